@@ -24,7 +24,8 @@ from ndpp.errors import (
 )
 from ndpp.laws.limits import Limits
 from ndpp.laws.tied import TiedMixture
-from ndpp.samplers.limits import RATIO, LimitedSampler, rounded, solve, towards
+from ndpp.linalg.chernoff import chernoff_tilts
+from ndpp.samplers.limits import RATIO, LimitedSampler, rounded, towards
 
 PRICES = np.array([2.5, 1.1, 3.2, 0.7, 1.9, 4.0])
 EVEN, ODD = [0, 2, 4], [1, 3, 5]
@@ -200,7 +201,7 @@ def test_components_weighed_without_their_bounds_are_seen(kind: Kind):
 def test_one_tilt_for_all_components_is_exact_as_well(kind: Kind, monkeypatch: pytest.MonkeyPatch):
     entry = entry_of(kind)
     with monkeypatch.context() as patch:
-        patch.setattr("ndpp.samplers.limits.solve", lambda p, limits, start=None: np.tile([[0.3, -0.4]], (len(p), 1)))
+        patch.setattr("ndpp.samplers.limits.chernoff_tilts", lambda p, *_: np.tile([[0.3, -0.4]], (len(p), 1)))
         law = ndpp.laws.Mixture.only(entry.law, range(3))  # one that has nothing prepared
         sampler = law.sampler(limits=CASES[2].limits[::-1])
     assert sampler.theta.any()
@@ -244,20 +245,20 @@ def test_rounded_bounds_are_wider():
     assert 40 <= wider.high[2] <= 40 * RATIO
 
 
-def test_solve_finds_the_best_tilt_of_independent_items():
+def test_the_best_tilt_of_independent_items():
     rng = np.random.default_rng(0)
     p, values = (
         rng.uniform(0.01, 0.3, (5, 200)),
         np.stack([rng.integers(0, 2, 200), rng.uniform(1, 9, 200)]).astype(float),
     )
     limits = Limits(values, np.array([40.0, -np.inf]), np.array([np.inf, 120.0]), ("count", "total"))
-    theta = solve(p, limits)
+    theta = chernoff_tilts(p, values, limits.low, limits.high)
     odds = p / (1 - p) * np.exp(theta @ values)
     mean, variance = (odds / (1 + odds)) @ values.T, (odds / (1 + odds) ** 2) @ (values**2).T
     assert (theta[:, 0] > 0).all()
     assert (theta[:, 1] < 0).all()
     np.testing.assert_array_less(np.abs(mean - [40, 120]), 0.05 * np.sqrt(variance))
-    assert (solve(p, replace(limits, low=limits.low * 0.01, high=limits.high * 100)) == 0).all()
+    assert (chernoff_tilts(p, values, limits.low * 0.01, limits.high * 100) == 0).all()
     assert towards(theta, limits).tolist() == [[40.0, 120.0]] * 5
 
 
@@ -352,7 +353,7 @@ def test_components_are_updated_where_few_rows_change(n_changed: int):
         np.array([[1, 1, 0], [-1, 1, 2], [0, -2, 1]]),
         [0.2, 0.3, 0.5],
     )
-    tilts = mixture.sampler(limits=[Limit(range(n_changed), least=0.7 * n_changed)]).store.tilts
+    tilts = mixture.sampler(limits=[Limit(range(n_changed), least=0.7 * n_changed)]).store.tilts.components
     tilts._know(np.arange(3))
     state = TiedMixture(tilts.odds, mixture.base, mixture.weights)._state
     np.testing.assert_allclose(tilts.N, state.N, atol=1e-10)

@@ -7,7 +7,8 @@ times e^{θ_c·c_i}, which is accepted if it keeps the limits, with probability 
     A_c = Z_c(θ_c) / Z_c · e^{−θ_c·b},        Z_c(θ) the weight of all sets of component c with these odds,
 
 a component and a set are accepted with probability ∝ w_c P_c(S), whatever the θ_c. A_c is Chernoff's bound of P_c(limits), so good θ_c
-minimise it; they are found as if items came independently (:func:`solve`). With θ_c = 0, A_c = 1: components that hardly matter stay so.
+minimise it; they are found as if items came independently (:mod:`ndpp.linalg.chernoff`). With θ_c = 0, A_c = 1: components that hardly
+matter stay so.
 P(limits) is the acceptance rate times Σ_c w_c A_c.
 
 Given items count, and change nothing else: Z_c(θ_c) is then the weight of the sets that contain them. θ_c aims at what they leave of the
@@ -27,7 +28,6 @@ from functools import cached_property, singledispatch
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy.special import logsumexp
 
 from ndpp._stop import look
 from ndpp._types import BoolArray, FloatArray, IntArray, Items
@@ -40,21 +40,19 @@ from ndpp.errors import (
     ZeroProbabilityError,
 )
 from ndpp.items.base import look_up_cdf
-from ndpp.laws.families import MOST_LOG
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law, log_sum
 from ndpp.laws.limits import Limit, Limits
-from ndpp.laws.patterns import Patterns, touch_weights
 from ndpp.laws.precision import WARN_ERROR, check_given
 from ndpp.laws.shared import SharedTies
-from ndpp.laws.tied import MOST_ODDS, TiedMixture
-from ndpp.linalg.scaling import EPS
+from ndpp.linalg.chernoff import HALVINGS, MOST_LOG_FACTOR, chernoff_tilts
 from ndpp.samplers import shared
 from ndpp.samplers.base import Draw, Sampler, cuda_device, stream, stream_key
 from ndpp.samplers.components import FamilyParts, FurtherItems, GivenFamilies, Union
-from ndpp.samplers.exact.ladder import n_bytes_of
+from ndpp.samplers.exact.ladder import Cache
 from ndpp.samplers.laws import Asked, Store, _prepare
-from ndpp.samplers.shared import UNSEEN, _log_posterior, log_weights, products, store_of
+from ndpp.samplers.shared import _log_posterior, store_of
+from ndpp.samplers.tilted import TiltedComponents
 
 MAX_EXPECTED = 1e4
 """Largest acceptable mean number of proposals per draw."""
@@ -64,85 +62,17 @@ PILOT, ENOUGH = 3000, 10
 """Proposals of that estimate, fewer if so many are accepted before."""
 MOST_FORMS = 4e9
 """Operations that ties may take where θ is found."""
-FEW_ROWS = 4
-"""Up to so many times the rank, rows that change are counted as few."""
 UNFIT = -12.0
 """Logarithm of the factor of items whose value alone is above a bound."""
 LEAST, RELATIVE_ERROR = 1000, 0.03
 """Proposals that an estimate takes, and the standard error at which it ends, within ``MAX_EXPECTED`` proposals."""
 GIVE_UP_FACTOR = 50
 """A draw gives up after this many times ``MAX_EXPECTED`` proposals."""
-MOST_LOG_FACTOR = 30.0
-"""Largest logarithm of a factor e^{θ·c}."""
-MOST_STEPS, MAX_STEP, HALVINGS = 30, 4.0, 6
-"""Newton steps of θ, the largest of them in units of the largest value, and how often one is halved."""
-CLOSE, RIDGE = 0.02, 1e-6
-"""A mean that differs from its bound by this part of its standard deviation is close enough; a smaller variance counts as this."""
 RATIO, EXACT_UP_TO = 1.25, 12
 """What is left of a bound is rounded to powers of this, unless it is a small whole number."""
 ROUNDS, NEAR = 8, 0.15
 """How often θ is found for a kernel, each time from the inclusion probabilities under the last, unless it moves c by less than so many
 standard deviations."""
-
-
-# -- θ -----------------------------------------------------------------------------------------------------------------------
-
-
-def solve(p: FloatArray, limits: Limits, start: FloatArray | None = None) -> FloatArray:
-    """Return θ_c (C, J) that minimises Chernoff's bound A_c if the items of component c come independently with p (C, n).
-
-    log A_c = Σ_i log(1 + p_ci (e^{θ·c_i} − 1)) − θ·b is convex, with a kink at 0, where θ_j stays if the mean of c_j is within the limit.
-    Newton steps, projected and halved, for all components at once. O(C n J²) each. ``p`` may be that under ``start``, to go on from.
-    """
-    which = np.flatnonzero(limits.values.any(axis=0) & limits.fitting & (p > 0).any(axis=0))
-    unit = np.where(limits.values[:, which].any(axis=1), limits.values[:, which].max(axis=1, initial=0.0), 1.0)
-    V, low, high, p = limits.values[:, which].T / unit, limits.low / unit, limits.high / unit, p[:, which]
-    first = np.zeros((len(p), len(limits))) if start is None else start * unit
-    theta, moving = first.copy(), np.arange(len(p))
-
-    def bound(theta: FloatArray, at: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return log A and the chances of the items under θ."""
-        x = (theta - first[at]) @ V.T
-        total = 1 + p[at] * np.expm1(x)
-        aim = np.where(theta > 0, low, np.where(theta < 0, high, 0.0))
-        return np.log(total).sum(axis=1) - (theta * aim).sum(axis=1), p[at] * np.exp(x) / total
-
-    value, q = bound(theta, moving)
-    for _ in range(MOST_STEPS):
-        look()
-        step, side = _newton(
-            theta[moving], q @ V, np.stack([(q * (1 - q)) @ (V * v[:, None]) for v in V.T], axis=1), low, high
-        )
-        far = side.any(axis=1)
-        moving, step, side, value, q = moving[far], step[far], side[far], value[far], q[far]
-        left = np.arange(len(moving))
-        for _ in range(HALVINGS):  # until it is better
-            if not len(left):
-                break
-            new = (theta[moving[left]] + step[left]).clip(-MOST_LOG_FACTOR, MOST_LOG_FACTOR)
-            new = np.where(new * side[left] > 0, new, 0.0)
-            found, chances = bound(new, moving[left])
-            good = found < value[left]
-            theta[moving[left[good]]], value[left[good]], q[left[good]] = new[good], found[good], chances[good]
-            left = left[~good]
-            step[left] /= 2
-        moving, value, q = np.delete(moving, left), np.delete(value, left), np.delete(q, left, axis=0)
-        if not len(moving):
-            break
-    return theta / unit
-
-
-def _newton(
-    theta: FloatArray, mean: FloatArray, H: FloatArray, low: FloatArray, high: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return Newton steps from the means and covariances of c, and the sides of 0 on which θ may be: all 0 where it is good enough."""
-    more, less = (theta > 0) | ((theta == 0) & (mean < low)), (theta < 0) | ((theta == 0) & (mean > high))
-    gap, active = np.where(more, mean - low, np.where(less, mean - high, 0.0)), more | less
-    far = (np.abs(gap) > CLOSE * np.sqrt(np.einsum("cjj->cj", H) + RIDGE)).any(axis=1, keepdims=True)
-    H = np.where(active[:, :, None] & active[:, None, :], H, 0.0) + (RIDGE + ~active)[:, :, None] * np.eye(len(low))
-    step = np.asarray(-np.linalg.solve(H, gap[:, :, None])[:, :, 0], np.float64)
-    step *= np.minimum(1.0, MAX_STEP / np.abs(step).max(axis=1, keepdims=True).clip(MAX_STEP / 2))
-    return step, np.asarray((more.astype(np.float64) - less) * far, np.float64)
 
 
 # -- what draws --------------------------------------------------------------------------------------------------------------
@@ -340,7 +270,10 @@ def _tilted(
     """
     theta, found, stretch = np.zeros((1, len(whole))), kernel, 1.0
     for _ in range(ROUNDS):
-        step, before = solve(p[None], left, theta) - theta, left.values @ p
+        step, before = (
+            chernoff_tilts(p[None] * left.fitting, left.values, left.low, left.high, theta) - theta,
+            left.values @ p,
+        )
         if np.max(np.abs(step) * np.sqrt(left.values**2 @ (p * (1 - p)))) < NEAR:
             break
         aim = theta + stretch * step
@@ -388,7 +321,7 @@ def _shared(mixture: SharedTies, limits: Any, asked: Asked) -> LimitedSampler:
     left.check(possible, int(mixture.largest.max()) - len(ids))
     aim = replace(rounded(left), values=whole.values)
     key = hashlib.blake2b(b"|".join(part.tobytes() for part in (aim.values, aim.low, aim.high))).digest()
-    tilts = store.unions.remember(key, lambda: Tilts(mixture, aim))
+    tilts = store.unions.remember(key, lambda: Tilts(mixture, aim, store.rows))
     bound = towards(tilts.theta, whole)
     log_weights, is_tilted = tilts.chosen(store, ids, (tilts.theta * bound).sum(axis=1))
     begun = Begun(tilts, key, store, ids, is_tilted, whole.high - whole.totals(ids))
@@ -416,115 +349,30 @@ def rounded(limits: Limits) -> Limits:
 
 
 class Tilts:
-    """The components of a mixture with shared ties, each tilted by its own θ_c, whatever is given; computed when first looked at.
+    """The components of a mixture with shared ties, each tilted by its own θ_c, whatever is given.
 
-    Of the rows that sets touch, ``odds`` (C, rows) are those under θ_c, N and ``errors`` as in :mod:`ndpp.laws.tied`, ``log_change`` is
-    log Z_c(θ_c) / Z_c, and ``log_totals`` (M + 1, C), for families, log Π (1 + s r) of their states. Items whose value alone is above a
-    bound have a small factor rather than none, as they may be given.
+    Items whose value alone is above a bound have a small factor rather than none, as they may be given.
     """
 
-    def __init__(self, mixture: SharedTies, aim: Limits) -> None:
-        self.mixture, self.values, ties = mixture, aim.values, mixture.touched
-        C, r = len(mixture.weights), ties.base.rank
-        self.theta, self.unfit = solve(_chances(mixture, aim), aim), np.where(aim.fitting, 0.0, UNFIT)
-        self.is_tilted = (self.theta != 0).any(axis=1) | (self.unfit != 0).any()
-        self.is_known, self.log_change, self.errors = np.zeros(C, bool), np.zeros(C), np.zeros(C)
-        self.odds, self.N = np.empty((C, ties.base.n_items)), np.empty((C, r, r))
-        n_states = 0 if mixture.patterns is None else len(mixture.patterns.states)
-        self.log_totals = np.zeros((n_states + 1, C))
+    def __init__(self, mixture: SharedTies, aim: Limits, sides: Cache) -> None:
+        chances = _chances(mixture, aim) * aim.fitting
+        self.values, self.unfit = aim.values, np.where(aim.fitting, 0.0, UNFIT)
+        self.theta = chernoff_tilts(chances, aim.values, aim.low, aim.high)
+        is_tilted = (self.theta != 0).any(axis=1) | (self.unfit != 0).any()
+        self.components = TiltedComponents(mixture, self.log_factors, is_tilted, sides)
 
     @property
     def n_bytes(self) -> int:
         """Bytes of all arrays."""
-        return n_bytes_of((self.values, self.odds, self.N, self.log_totals))
+        return self.values.nbytes + self.components.n_bytes
 
-    def log_factors(self, which: Any) -> FloatArray:
-        """Return those of all items in some components."""
-        return np.asarray(self.theta[which] @ self.values + self.unfit)
-
-    def _know(self, which: IntArray) -> None:
-        """Compute what is not yet known of these components. O(n r²) each, and less if the limits are on few rows."""
-        new, mixture, ties = which[~self.is_known[which]], self.mixture, self.mixture.touched
-        if not len(new):
-            return
-        factors, beyond = np.exp(self.log_factors(new)), 0.0
-        if mixture.patterns is None:
-            odds = np.minimum(mixture.odds[new] * factors, MOST_ODDS)
-        else:
-            slots = mixture.patterns.slots
-            self.log_totals[:-1, new] = mixture.patterns.log_totals_at(factors.T)
-            logs = touch_weights(self.log_totals[:, new][slots], mixture._by_state[:, new][slots])[0].T
-            odds = np.expm1(logs.clip(0.0, MOST_LOG))
-            beyond = (logs - np.log1p(odds)).sum(axis=1)
-        rows, before = ties.base.support, ties.tilted_odds(0.0, new)
-        changed = np.flatnonzero((odds[:, rows] != before).any(axis=0))
-        if len(changed) <= FEW_ROWS * ties.base.rank:
-            found = _updated(ties, new, changed, before[:, changed], odds[:, rows[changed]])
-        else:
-            state = TiedMixture(odds, ties.base, np.full(len(new), 1 / len(new)))._state
-            found = state.N, state.log_z - ties.log_normalizers()[new], state.errors
-        self.odds[new], self.N[new], self.errors[new] = odds, found[0], found[2]
-        self.log_change[new] = found[1] + beyond  # the same, if two threads do it
-        self.is_known[new] = True
-
-    def log_weights(self, ids: IntArray, which: IntArray) -> FloatArray:
-        """Return log w_c Z_c(θ_c, J) / Z_c, where Z(θ, J) is the weight of all sets that contain J, of some components."""
-        self._know(which)
-        at, within = self._within_rows(ids, which)
-        base = self.mixture.touched.base
-        out = self.mixture._log_weights[which] + self.log_change[which] + within - self.unfit[ids].sum()
-        q = base.q_rows(base.rows_of(at))
-        return log_weights(out, q, self.odds[np.ix_(which, at)], products(self.N, which, q), self.errors[which])
-
-    def _within_rows(self, ids: IntArray, which: IntArray) -> tuple[IntArray, Any]:
-        """Return the rows that given items touch, and log P_c(J ⊆ S | these rows are touched) of some components."""
-        patterns = self.mixture.patterns
-        if patterns is None or not len(ids):
-            return ids, 0.0
-        one = patterns.touched(self.mixture.one_basket(ids))
-        slots = patterns.slots[one.families]
-        with np.errstate(divide="ignore"):
-            factors = np.exp(self.theta[which] @ self.values[:, one.items] + self.unfit[one.items])
-            odds = patterns.odds[one.items][:, :, None] * factors.T[:, None]
-            logs = self.log_totals[slots][:, :, which] + np.add.reduceat(
-                np.log(odds) - np.log1p(odds), one.first, axis=0
-            )
-            total = logsumexp(logs, axis=1, b=self.mixture._by_state[slots][:, :, which])
-            return one.families, (total - np.log(self.odds[np.ix_(which, one.families)].T)).sum(axis=0)
+    def log_factors(self, which: Any, items: Any) -> FloatArray:
+        """Return those of some components and items."""
+        return np.asarray(self.theta[which] @ self.values[:, items] + self.unfit[items])
 
     def chosen(self, store: shared.Store, ids: IntArray, log_units: FloatArray) -> tuple[FloatArray, BoolArray]:
-        """Return log w_c A_c given items, from θ_c · b, and which components are tilted.
-
-        A component is tilted if that makes it proposed less often; some that hardly ever are proposed stay as they are.
-        """
-        log_posterior = _log_posterior(store, ids)
-        top, seen, tilted = log_posterior.max(), ~self.is_tilted, np.zeros(len(log_posterior), bool)
-        if top == -np.inf:
-            return log_posterior, tilted
-        weights = np.exp(log_posterior - top)
-        while weights[~seen].sum() > UNSEEN * weights.sum():
-            order = np.flatnonzero(~seen)[np.argsort(-weights[~seen])]
-            which = order[: 1 + np.searchsorted(np.cumsum(weights[order]), (1 - UNSEEN) * weights[order].sum())]
-            found = self.log_weights(ids, which) - log_units[which]
-            is_less = found < log_posterior[which]
-            tilted[which[is_less]], seen[which] = True, True
-            log_posterior[which] = np.minimum(found, log_posterior[which])
-            weights[which] = np.exp(log_posterior[which] - top)
-        return log_posterior, tilted
-
-    def single(self, c: int) -> TiedMixture:
-        """Return the rows of component c under θ_c."""
-        made = TiedMixture(self.odds[[c]], self.mixture.touched.base, np.ones(1))
-        state = self.N[[c]], np.zeros(1), self.errors[[c]], None  # nobody asks for its normalizer
-        vars(made)["_state"] = type(self.mixture.touched._state)(*state)
-        return made
-
-    def patterns(self, c: int) -> Patterns:
-        """Return the patterns of families under the factors of component c."""
-        found = self.mixture.patterns
-        assert found is not None  # asked for families only
-        found.members  # noqa: B018  all components share them
-        return found.with_odds(found.odds * np.exp(self.log_factors(c))[:, None])
+        """Return log w_c A_c given items, from θ_c · b, and which components are tilted."""
+        return self.components.choose(ids, _log_posterior(store, ids), -log_units - self.unfit[ids].sum())
 
 
 def _chances(mixture: SharedTies, aim: Limits) -> FloatArray:
@@ -538,32 +386,6 @@ def _chances(mixture: SharedTies, aim: Limits) -> FloatArray:
         forms = np.stack([((q @ N) * q).sum(axis=1) for N in ties._state.N])
         rest[:, rows] *= 1 + forms * rest[:, rows]
     return (p * mixture.by_item(rest)).clip(0.0, 1.0)
-
-
-def _updated(
-    ties: TiedMixture, which: IntArray, rows: IntArray, before: FloatArray, after: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return N, the change of log Z and an estimate of its error of some components whose odds change in a few rows.
-
-    A changes by QᵀDQ with the changes D of p, so det(I + WA) is multiplied by det(I + Q N Qᵀ D) = det(I + N Qᵀ D Q), and N becomes
-    N − N Qᵀ D (I + Q N Qᵀ D)⁻¹ Q N = (I + N Qᵀ D Q)⁻¹ N: the smaller of these matrices is taken.
-    """
-    Q, N, errors = ties.base.q_rows(rows), ties._state.N[which], ties._state.errors[which]
-    change = (after - before) / ((1 + after) * (1 + before))
-    m, r = Q.shape
-    if m <= r:
-        left = Q @ N
-        system = np.eye(m) + left @ (Q.T * change[:, None, :])
-        inverse = np.linalg.inv(system)
-        N = N - (N @ Q.T * change[:, None, :]) @ inverse @ left
-    else:
-        pairs = (Q[:, :, None] * Q[:, None]).reshape(m, r * r)
-        system = np.eye(r) + N @ (change @ pairs).reshape(len(N), r, r)
-        inverse = np.linalg.inv(system)
-        N = inverse @ N
-    log_z = np.linalg.slogdet(system)[1] + (np.log1p(after) - np.log1p(before)).sum(axis=1)
-    lost = np.einsum("cij,cji->c", np.abs(inverse), np.abs(system))
-    return N, log_z, errors * (1 + np.abs(inverse).sum(axis=(1, 2))) + EPS * lost
 
 
 class Apart(NamedTuple):
@@ -604,17 +426,17 @@ class Begun:
         return self._made[c]
 
     def _make(self, c: int) -> Apart | FurtherItems:
-        tilts, mixture, keep = self.tilts, self.tilts.mixture, self.store.unions.remember
+        tilts, mixture, keep = self.tilts, self.store.mixture, self.store.unions.remember
         if not self.is_tilted[c]:
             return (
                 self.others[c]
                 if mixture.patterns is not None
                 else Apart(self.others.given(c)[0], tilts.values, self.room)
             )
-        union = keep((self.key, c), lambda: Union.prepare(tilts.single(c), 0, self.store.memory))
+        union = keep((self.key, c), lambda: Union.prepare(tilts.components.single(c), 0, self.store.memory))
         if mixture.patterns is None:
             return Apart(union.given(mixture.base.rows_of(self.ids)), tilts.values, self.room)
-        parts = keep((self.key, c, "parts"), lambda: FamilyParts.of(tilts.patterns(c), mixture.odds[c]))
+        parts = keep((self.key, c, "parts"), lambda: FamilyParts.of(tilts.components.patterns(c), mixture.odds[c]))
         families = GivenFamilies.of(parts.patterns, self.ids).weighed(mixture.odds[c])
         return FurtherItems(union.given(families.families), None, _no_counts, 1.0, parts, families)
 

@@ -15,7 +15,6 @@ sets are mostly too large have a small b_c, and are hardly ever proposed. R is t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cached_property, partial, singledispatch
 from typing import Any
 
@@ -23,20 +22,18 @@ import numpy as np
 from scipy.special import ive
 from scipy.stats import nbinom
 
-from ndpp._compiled import njit
 from ndpp._types import FloatArray, IntArray
 from ndpp.errors import ImpossibleSizeError
-from ndpp.laws.begun import posteriors, started
 from ndpp.laws.families import MOST_LOG
 from ndpp.laws.law import Law
 from ndpp.laws.patterns import FamilyGroups, Patterns
-from ndpp.laws.precision import say_precision
 from ndpp.laws.shared import SharedTies
 from ndpp.laws.tied import TiedMixture
 from ndpp.linalg.eigen import is_skew
 from ndpp.linalg.tilts import MOST_TILT
 from ndpp.samplers.components import Counts, FamilyParts, FurtherItems, GivenFamilies, Union, circle
 from ndpp.samplers.exact.ladder import Cache, n_bytes_of
+from ndpp.samplers.tilted import TiltedComponents, log_weights, products
 
 RUNG = 0.25
 """log ρ is a multiple of this."""
@@ -52,8 +49,6 @@ MOST_REMOVED = 64
 """Most items that are given or wanted for which there are bounds."""
 N_NODES = 128
 """Points of the circle by which numbers of up to a quarter as many items are told apart; more for more items."""
-UNSEEN = 0.1
-"""Largest part of the proposals that is left to components of which nobody knows whether they are better tilted."""
 FOR_ROWS = 0.125
 """Part of the memory that is for rows of given items; the rest is for components and sizes."""
 LIKELY = 1e-3
@@ -83,81 +78,25 @@ def _prepare_components(mixture: SharedTies, memory: int) -> None:
 
 
 class Tilted:
-    """A mixture whose components are tilted, each to its rung, and weighed for sets of one size; they are computed when first looked at.
+    """A mixture whose components are tilted, each to its rung, for sets of one size.
 
-    ``log_ratio`` is log w_c Z_c(ρ_c) / Z_c ρ_c^(−left), ``log_totals`` (M + 1, C), for families, log Π (1 + ρ_c r) of their states, and
-    ``lone`` −v as in :meth:`Store.bounds`, with the sums of its largest terms as in :func:`_with_least`.
+    ``lone`` is −v as in :meth:`Store.bounds`, with the sums of its largest terms as in :func:`_with_least`.
     """
 
-    def __init__(self, mixture: SharedTies, rungs: IntArray, left: int, sides: Cache) -> None:
-        self.mixture, self.rungs, log_tilt, r = mixture, rungs, rungs * RUNG, mixture.touched.base.rank
-        self.left, self.sides = left, sides
-        log_rows = mixture.log_rows(log_tilt)
-        self.odds, self.log_rows = np.expm1(log_rows.clip(0.0, MOST_LOG)), log_rows.sum(axis=1)
-        self.lone = _with_least(-mixture.lone_odds * np.exp(log_tilt[:, None] - 2 * log_rows))
-        self._log_units = mixture._log_weights - mixture.log_normalizers() - left * log_tilt
-        self.log_ratio = self._log_units.copy()
-        self.N, self.errors, self.is_known = (
-            np.empty((len(rungs), r, r)),
-            np.zeros(len(rungs)),
-            np.zeros(len(rungs), bool),
-        )
-        self.log_totals = None
-        if mixture.patterns is not None:
-            totals = mixture.patterns.log_totals_at(np.exp(log_tilt))
-            self.log_totals = np.vstack([totals, np.zeros((1, len(rungs)))])
+    def __init__(self, mixture: SharedTies, rungs: IntArray, sides: Cache) -> None:
+        self.rungs, log_tilt = rungs, rungs * RUNG
+        self.lone = _with_least(-mixture.lone_odds * np.exp(log_tilt[:, None] - 2 * mixture.log_rows(log_tilt)))
+        self.components = TiltedComponents(mixture, self.log_factors, rungs != 0, sides)
+
+    def log_factors(self, which: Any, items: Any) -> FloatArray:
+        """Return those of some components and items: the same for all items."""
+        n = len(np.arange(self.components.mixture.n_items)[items])
+        return np.repeat(self.rungs[which, None] * RUNG, n, axis=1)
 
     @property
     def n_bytes(self) -> int:
         """Bytes of all arrays."""
-        arrays = self.odds, self.N, self.lone, self.log_ratio
-        return n_bytes_of(arrays if self.log_totals is None else (*arrays, self.log_totals))
-
-    def _know(self, which: IntArray) -> None:
-        """Compute N_c and Z_c of these components. O(n r²) each."""
-        new = which[~self.is_known[which]]
-        if len(new):
-            ties = TiedMixture(self.odds[new], self.mixture.touched.base, np.full(len(new), 1 / len(new)))
-            state = ties._state
-            self.N[new], self.errors[new] = state.N, state.errors
-            change = state.log_z + self.log_rows[new] - np.log1p(ties.tilted_odds(0.0)).sum(axis=1)
-            self.log_ratio[new] = self._log_units[new] + change  # the same, if two threads do it
-            self.is_known[new] = True
-
-    def log_weights(self, ids: IntArray, which: IntArray) -> FloatArray:
-        """Return log w_c ρ_c^(−k) Z_c(ρ_c, J) / Z_c of some components, for given items J and sets of k items, |J| of them given."""
-        self._know(which)
-        rows, out = self._within_rows(ids, which)
-        out = out + self.log_ratio[which] - len(ids) * self.rungs[which] * RUNG
-        q = self.mixture.touched.base.q_rows(rows)
-        sides = [self._side(row, x, which) for row, x in zip(rows.tolist(), q)]
-        return log_weights(out, q, self.odds[np.ix_(which, rows)], sides, self.errors[which])
-
-    def _side(self, row: int, x: FloatArray, which: IntArray) -> FloatArray:
-        """Return the :func:`products` of some components with a row, which later baskets have, too."""
-        made = np.empty((len(self.rungs), len(x))), np.zeros(len(self.rungs), bool)
-        side, is_known = self.sides.remember((self.left, row), lambda: made)
-        new = which[~is_known[which]]
-        side[new], is_known[new] = products(self.N, new, x[None])[0], True
-        return side[which]
-
-    def _within_rows(self, ids: IntArray, which: IntArray) -> tuple[IntArray, Any]:
-        """Return the rows that given items touch, and log P_c(J ⊆ S | these rows are touched) of some components."""
-        mixture = self.mixture
-        patterns = mixture.patterns
-        if patterns is None or self.log_totals is None or not len(ids):
-            return mixture.base.rows_of(ids), 0.0
-        one = patterns.touched(mixture.one_basket(ids))
-        slots = patterns.slots[one.families]
-        logs = self.log_totals[slots][:, :, which]  # (families, K, components)
-        with np.errstate(divide="ignore"):
-            odds = patterns.odds[ids][:, :, None] * np.exp(self.rungs[which] * RUNG)
-            np.add.at(logs, np.searchsorted(one.families, patterns.families[ids]), np.log(odds) - np.log1p(odds))
-            top = logs.max(axis=1, keepdims=True)
-            top[top == -np.inf] = 0.0
-            total = (mixture._by_state[slots][:, :, which] * np.exp(logs - top)).sum(axis=1)
-            within = np.log(total) + top[:, 0] - np.log(self.odds[np.ix_(which, one.families)].T)
-        return one.families, within.sum(axis=0)
+        return n_bytes_of(self.lone) + self.components.n_bytes
 
     def bounds(self, n_without: int) -> FloatArray:
         """Return a bound of the probability of any number of items of R without so many rows, as in :meth:`Store.bounds`."""
@@ -165,50 +104,6 @@ class Tilted:
             return np.ones(len(self.rungs))
         minus, removed = self.lone
         return np.asarray(ive(0, (removed[:, min(n_without, removed.shape[1] - 1)] - minus).clip(0.0)))
-
-
-@njit(fastmath={"contract", "reassoc"}, error_model="numpy")
-def products(N: FloatArray, which: IntArray, q: FloatArray) -> FloatArray:
-    """Return N_c q_jᵀ of some matrices and all rows, shape (k, C, r). N, which is large, is read once for four rows."""
-    k, r = q.shape
-    out = np.empty((k, which.size, r))
-    for first in range(0, k, 4):
-        n = min(4, k - first)
-        q0, q1, q2, q3 = q[first], q[min(first + 1, k - 1)], q[min(first + 2, k - 1)], q[min(first + 3, k - 1)]
-        for at in range(which.size):
-            c = which[at]
-            for i in range(r):
-                s0 = s1 = s2 = s3 = 0.0
-                for m in range(r):
-                    entry = N[c, i, m]
-                    s0 += entry * q0[m]
-                    s1 += entry * q1[m]
-                    s2 += entry * q2[m]
-                    s3 += entry * q3[m]
-                out[first, at, i] = s0
-                if n > 1:
-                    out[first + 1, at, i] = s1
-                if n > 2:
-                    out[first + 2, at, i] = s2
-                if n > 3:
-                    out[first + 3, at, i] = s3
-    return out
-
-
-def log_weights(
-    out: FloatArray, q: FloatArray, odds: FloatArray, sides: Iterable[FloatArray], errors: FloatArray
-) -> FloatArray:
-    """Return what is given plus log P_c(J ⊆ S) of some components; say if rounding matters.
-
-    J has rows q, these odds in each component, and as ``sides`` its :func:`products`.
-    """
-    forms = np.empty((len(out), len(q), len(q)))
-    for j, side in enumerate(sides):
-        forms[:, :, j] = side @ q.T
-    contained, wrong, _ = started(forms, odds, 10 * errors)
-    found = np.where((wrong < np.inf) & ~np.isnan(out), out + contained, -np.inf)
-    say_precision(float(posteriors(found[None], wrong[None])[1][0]), "probabilities given these items")
-    return found
 
 
 class Store:
@@ -286,7 +181,7 @@ class Store:
 
     def tilted(self, left: int) -> Tilted:
         """Return all components, tilted towards ``left`` items. O(C n r²), once for all baskets."""
-        return self.unions.remember(("tilted", left), lambda: Tilted(self.mixture, self._rungs(left), left, self.rows))
+        return self.unions.remember(("tilted", left), lambda: Tilted(self.mixture, self._rungs(left), self.rows))
 
     @cached_property
     def _log_means(self) -> dict[float, FloatArray]:
@@ -436,17 +331,12 @@ def begin(mixture: SharedTies, ids: IntArray, size: int | None, memory: int) -> 
     chances = store.unions.remember(("chances", left), lambda: _size_chances(mean, variance, left))
     weights = posterior * bounds
     if posterior @ chances < COMMON * weights.sum():
-        # Components are tilted if that makes them proposed less often; some that hardly ever are stay as they are.
-        tilted, seen = store.tilted(left), np.zeros(len(weights), bool)
+        tilted = store.tilted(left)
         others = store.unions.remember(("others", left, len(ids)), lambda: tilted.bounds(left + len(ids)))
-        while weights[~seen].sum() > UNSEEN * weights.sum():
-            order = np.flatnonzero(~seen)[np.argsort(-weights[~seen])]
-            which = order[: 1 + np.searchsorted(np.cumsum(weights[order]), (1 - UNSEEN) * weights[order].sum())]
-            with np.errstate(over="ignore"):
-                proposed = others[which] * np.exp(tilted.log_weights(ids, which) - log_posterior.max())
-            at = which[proposed < weights[which]]
-            weights[which] = np.minimum(proposed, weights[which])
-            bounds[at], rungs[at], seen[which] = others[at], tilted.rungs[at], True
+        with np.errstate(divide="ignore"):
+            log_plain, log_units = np.log(weights) + log_posterior.max(), np.log(others) - size * tilted.rungs * RUNG
+        logs, at = tilted.components.choose(ids, log_plain, log_units)
+        weights, bounds[at], rungs[at] = np.exp(logs - logs.max()), others[at], tilted.rungs[at]
     return weights, Begun(store, ids, left, rungs, bounds)
 
 

@@ -1,0 +1,215 @@
+"""Components of mixtures with shared ties whose items are tilted: proposals for sets of one size, or within limits.
+
+Component c has the odds of its items times factors s_c of its own. What is computed of it, Z_c(s_c) above all, takes O(n r²), and serves
+all baskets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+
+from ndpp._compiled import njit
+from ndpp._types import BoolArray, FloatArray, IntArray
+from ndpp.laws.begun import posteriors, started
+from ndpp.laws.families import MOST_LOG
+from ndpp.laws.patterns import Patterns, touch_weights
+from ndpp.laws.precision import say_precision
+from ndpp.laws.shared import SharedTies
+from ndpp.laws.tied import MOST_ODDS, TiedMixture
+from ndpp.linalg.scaling import EPS
+from ndpp.samplers.exact.ladder import Cache, n_bytes_of
+
+UNSEEN = 0.1
+"""Largest part of the proposals that is left to components of which nobody knows whether they are better tilted."""
+FEW_ROWS = 4
+"""Up to so many times the rank, rows that change are counted as few."""
+
+
+class TiltedComponents:
+    """The components of a mixture, each with factors of its own, whatever is given; computed when first looked at.
+
+    ``log_factors(which, items)`` are log s of some components and items, and ``is_tilted`` tells which components have others than 0. Of
+    the rows that sets touch, ``odds`` (C, rows) are those under s_c, N and ``errors`` as in :mod:`ndpp.laws.tied`, ``log_change`` is
+    log Z_c(s_c) / Z_c, and ``log_totals`` (M + 1, C), for families, log Π (1 + s r) of their states. ``sides`` keeps what baskets share.
+    """
+
+    def __init__(
+        self, mixture: SharedTies, log_factors: Callable[[Any, Any], FloatArray], is_tilted: BoolArray, sides: Cache
+    ) -> None:
+        self.mixture, self.log_factors, self.is_tilted, self.sides = mixture, log_factors, is_tilted, sides
+        C, r, n_rows = len(mixture.weights), mixture.touched.base.rank, mixture.touched.base.n_items
+        self.is_known, self.log_change, self.errors = np.zeros(C, bool), np.zeros(C), np.zeros(C)
+        self.odds, self.N = np.empty((C, n_rows)), np.empty((C, r, r))
+        self.log_totals = np.zeros((0 if mixture.patterns is None else len(mixture.patterns.states) + 1, C))
+        self._token = object()  # in the keys of its sides
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of all arrays."""
+        return n_bytes_of((self.odds, self.N, self.log_totals))
+
+    def choose(self, ids: IntArray, log_plain: FloatArray, log_units: FloatArray) -> tuple[FloatArray, BoolArray]:
+        """Return the logarithms of how often each component is proposed, and which components are tilted for it.
+
+        These are ``log_plain`` without a tilt, and with one :meth:`log_weights` plus ``log_units``, whichever is less; some components
+        that hardly ever are proposed stay as they are.
+        """
+        found, tilted, seen = log_plain.copy(), np.zeros(len(log_plain), bool), ~self.is_tilted
+        top = found.max()
+        weights = np.exp(found - top) if top > -np.inf else np.zeros(len(found))
+        while weights[~seen].sum() > UNSEEN * weights.sum():
+            order = np.flatnonzero(~seen)[np.argsort(-weights[~seen])]
+            which = order[: 1 + np.searchsorted(np.cumsum(weights[order]), (1 - UNSEEN) * weights[order].sum())]
+            others = self.log_weights(ids, which) + log_units[which]
+            is_less = others < found[which]
+            tilted[which[is_less]], seen[which] = True, True
+            found[which] = np.minimum(others, found[which])
+            weights[which] = np.exp(found[which] - top)
+        return found, tilted
+
+    def log_weights(self, ids: IntArray, which: IntArray) -> FloatArray:
+        """Return log w_c Z_c(s_c, J) / Z_c of some components, where Z(s, J) is the weight of all sets that contain the items J."""
+        self._know(which)
+        at, within = self._within_rows(ids, which)
+        base = self.mixture.touched.base
+        out, rows = self.mixture._log_weights[which] + self.log_change[which] + within, base.rows_of(at)
+        q = base.q_rows(rows)
+        sides = [self._side(row, x, which) for row, x in zip(rows.tolist(), q)]
+        return log_weights(out, q, self.odds[np.ix_(which, at)], sides, self.errors[which])
+
+    def _side(self, row: int, x: FloatArray, which: IntArray) -> FloatArray:
+        """Return the :func:`products` of some components with a row, which later baskets have, too."""
+        made = np.empty((len(self.N), len(x))), np.zeros(len(self.N), bool)
+        side, is_known = self.sides.remember((self._token, row), lambda: made)
+        new = which[~is_known[which]]
+        side[new], is_known[new] = products(self.N, new, x[None])[0], True
+        return np.asarray(side[which])
+
+    def _know(self, which: IntArray) -> None:
+        """Compute what is not yet known of these components. O(n r²) each, and less if the limits are on few rows."""
+        new, mixture, ties = which[~self.is_known[which]], self.mixture, self.mixture.touched
+        if not len(new):
+            return
+        factors, beyond = np.exp(self.log_factors(new, slice(None))), 0.0
+        if mixture.patterns is None:
+            odds = np.minimum(mixture.odds[new] * factors, MOST_ODDS)
+        else:
+            slots = mixture.patterns.slots
+            self.log_totals[:-1, new] = mixture.patterns.log_totals_at(factors.T)
+            logs = touch_weights(self.log_totals[:, new][slots], mixture._by_state[:, new][slots])[0].T
+            odds = np.expm1(logs.clip(0.0, MOST_LOG))
+            beyond = (logs - np.log1p(odds)).sum(axis=1)
+        rows, before = ties.base.support, ties.tilted_odds(0.0, new)
+        changed = np.flatnonzero((odds[:, rows] != before).any(axis=0))
+        if len(changed) <= FEW_ROWS * ties.base.rank:
+            found = _updated(ties, new, changed, before[:, changed], odds[:, rows[changed]])
+        else:
+            state = TiedMixture(odds, ties.base, np.full(len(new), 1 / len(new)))._state
+            found = state.N, state.log_z - ties.log_normalizers()[new], state.errors
+        self.odds[new], self.N[new], self.errors[new] = odds, found[0], found[2]
+        self.log_change[new] = found[1] + beyond  # the same, if two threads do it
+        self.is_known[new] = True
+
+    def _within_rows(self, ids: IntArray, which: IntArray) -> tuple[IntArray, Any]:
+        """Return the rows that given items touch, and log P_c(J ⊆ S | these rows are touched) of some components."""
+        patterns = self.mixture.patterns
+        if patterns is None or not len(ids):
+            return ids, 0.0
+        one = patterns.touched(self.mixture.one_basket(ids))
+        slots = patterns.slots[one.families]
+        with np.errstate(divide="ignore"):
+            factors = np.exp(self.log_factors(which, one.items))
+            odds = patterns.odds[one.items][:, :, None] * factors.T[:, None]
+            logs = self.log_totals[slots][:, :, which] + np.add.reduceat(
+                np.log(odds) - np.log1p(odds), one.first, axis=0
+            )
+            total = logsumexp(logs, axis=1, b=self.mixture._by_state[slots][:, :, which])
+            return one.families, (total - np.log(self.odds[np.ix_(which, one.families)].T)).sum(axis=0)
+
+    def single(self, c: int) -> TiedMixture:
+        """Return the rows of component c under θ_c."""
+        made = TiedMixture(self.odds[[c]], self.mixture.touched.base, np.ones(1))
+        state = self.N[[c]], np.zeros(1), self.errors[[c]], None  # nobody asks for its normalizer
+        vars(made)["_state"] = type(self.mixture.touched._state)(*state)
+        return made
+
+    def patterns(self, c: int) -> Patterns:
+        """Return the patterns of families under the factors of component c."""
+        found = self.mixture.patterns
+        assert found is not None  # asked for families only
+        found.members  # noqa: B018  all components share them
+        return found.with_odds(found.odds * np.exp(self.log_factors([c], slice(None)).T))
+
+
+@njit(fastmath={"contract", "reassoc"}, error_model="numpy")
+def products(N: FloatArray, which: IntArray, q: FloatArray) -> FloatArray:
+    """Return N_c q_jᵀ of some matrices and all rows, shape (k, C, r). N, which is large, is read once for four rows."""
+    k, r = q.shape
+    out = np.empty((k, which.size, r))
+    for first in range(0, k, 4):
+        n = min(4, k - first)
+        q0, q1, q2, q3 = q[first], q[min(first + 1, k - 1)], q[min(first + 2, k - 1)], q[min(first + 3, k - 1)]
+        for at in range(which.size):
+            c = which[at]
+            for i in range(r):
+                s0 = s1 = s2 = s3 = 0.0
+                for m in range(r):
+                    entry = N[c, i, m]
+                    s0 += entry * q0[m]
+                    s1 += entry * q1[m]
+                    s2 += entry * q2[m]
+                    s3 += entry * q3[m]
+                out[first, at, i] = s0
+                if n > 1:
+                    out[first + 1, at, i] = s1
+                if n > 2:
+                    out[first + 2, at, i] = s2
+                if n > 3:
+                    out[first + 3, at, i] = s3
+    return out
+
+
+def log_weights(
+    out: FloatArray, q: FloatArray, odds: FloatArray, sides: Iterable[FloatArray], errors: FloatArray
+) -> FloatArray:
+    """Return what is given plus log P_c(J ⊆ S) of some components; say if rounding matters.
+
+    J has rows q, these odds in each component, and as ``sides`` its :func:`products`.
+    """
+    forms = np.empty((len(out), len(q), len(q)))
+    for j, side in enumerate(sides):
+        forms[:, :, j] = side @ q.T
+    contained, wrong, _ = started(forms, odds, 10 * errors)
+    found = np.where((wrong < np.inf) & ~np.isnan(out), out + contained, -np.inf)
+    say_precision(float(posteriors(found[None], wrong[None])[1][0]), "probabilities given these items")
+    return found
+
+
+def _updated(
+    ties: TiedMixture, which: IntArray, rows: IntArray, before: FloatArray, after: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return N, the change of log Z and an estimate of its error of some components whose odds change in a few rows.
+
+    A changes by QᵀDQ with the changes D of p, so det(I + WA) is multiplied by det(I + Q N Qᵀ D) = det(I + N Qᵀ D Q), and N becomes
+    N − N Qᵀ D (I + Q N Qᵀ D)⁻¹ Q N = (I + N Qᵀ D Q)⁻¹ N: the smaller of these matrices is taken.
+    """
+    Q, N, errors = ties.base.q_rows(rows), ties._state.N[which], ties._state.errors[which]
+    change = (after - before) / ((1 + after) * (1 + before))
+    m, r = Q.shape
+    if m <= r:
+        left = Q @ N
+        system = np.eye(m) + left @ (Q.T * change[:, None, :])
+        inverse = np.linalg.inv(system)
+        N = N - (N @ Q.T * change[:, None, :]) @ inverse @ left
+    else:
+        pairs = (Q[:, :, None] * Q[:, None]).reshape(m, r * r)
+        system = np.eye(r) + N @ (change @ pairs).reshape(len(N), r, r)
+        inverse = np.linalg.inv(system)
+        N = inverse @ N
+    log_z = np.linalg.slogdet(system)[1] + (np.log1p(after) - np.log1p(before)).sum(axis=1)
+    lost = np.einsum("cij,cji->c", np.abs(inverse), np.abs(system))
+    return N, log_z, errors * (1 + np.abs(inverse).sum(axis=(1, 2))) + EPS * lost
