@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
@@ -218,6 +219,7 @@ def test_draws_depend_on_seed_and_index_alone(kind: Kind):
     all_of_them = sampler.sample(12, rng=3).baskets.to_lists()
     assert sampler.sample(5, rng=3, first=7).baskets.to_lists() == all_of_them[7:]
     assert law.sample(12, limits=limits, rng=3, n_jobs=2).to_lists() == all_of_them
+    assert pickle.loads(pickle.dumps(sampler)).sample(12, rng=3).baskets.to_lists() == all_of_them
 
 
 def test_baskets_share_what_is_prepared():

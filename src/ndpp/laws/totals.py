@@ -17,8 +17,8 @@ from ndpp.linalg.sizes import SizeLaw, Stepped
 
 DECIMALS = (0, 1, 2)
 """Places after the point of values that have a step."""
-MOST_WORK = 1e11
-"""Operations for which probabilities are still computed exactly."""
+MOST_WORK = 1e10
+"""Operations for which probabilities are still computed exactly: some seconds."""
 ROUNDING = 1e-8
 """Smaller probabilities are lost in those of other totals, or leave too few digits to condition on."""
 NEGLIGIBLE = 1e-12
@@ -63,11 +63,12 @@ class Totals(NamedTuple):
         if wanted is None:
             return None
         active, moving = np.flatnonzero(posterior > NEGLIGIBLE), np.count_nonzero(wanted.steps)
-        chances, laws = np.zeros(len(posterior)), dict[int, Total]()
+        chances, laws, work = np.zeros(len(posterior)), dict[int, Total](), 0.0
         for c, (found, items) in zip(active.tolist(), law._total_laws(ids, wanted.steps, active)):
             low, count = found.window()
             rank = len(found.marginal)
-            if c == active[0] and count / 2 * (moving + rank) * rank**2 * len(active) > MOST_WORK:
+            work += count / 2 * (moving + rank) * rank**2
+            if work * (len(active) if c == active[0] else 1) > MOST_WORK:
                 return None
             first, last = max(low, wanted.first), int(min(low + count - 1, found.most, wanted.last))
             if first <= last:
