@@ -42,7 +42,7 @@ def test_sets_of_one_size(name: str, device: str):
     ("given", "exclude", "size"), [((1,), (), None), ((2, 0), (4,), None), ((3,), (0,), 3), ((5, 0), (), 4)]
 )
 def test_given_and_excluded_items(given: tuple[int, ...], exclude: tuple[int, ...], size: int | None, device: str):
-    sampler = law_of("several").sampler(given=given, exclude=exclude, size=size)
+    sampler = law_of("several").exclude(exclude).sampler(given=given, size=size)
     expected = mixed("several", lambda S: set(given) <= set(S) and not set(exclude) & set(S) and size in (None, len(S)))
     goodness.assert_law(on(device, sampler).sample(DRAWS, rng=3).baskets, expected)
 

@@ -64,7 +64,7 @@ def test_sets_of_one_size_one_at_a_time(device: str):
 @on_devices
 @pytest.mark.parametrize(("given", "exclude", "size"), [((1,), (), None), ((2, 0), (4,), None), ((3,), (0,), 3)])
 def test_given_and_excluded_items(given: tuple[int, ...], exclude: tuple[int, ...], size: int | None, device: str):
-    sampler = tied("several", "generic").sampler(given=given, exclude=exclude, size=size)
+    sampler = tied("several", "generic").exclude(exclude).sampler(given=given, size=size)
     expected = enumerate_mixture(
         *dense("several", "generic"),
         lambda S: set(given) <= set(S) and not set(exclude) & set(S) and size in (None, len(S)),
