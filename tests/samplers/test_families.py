@@ -175,7 +175,7 @@ def test_the_chance_of_whole_families_keeps_its_digits():
     """With a tilt on the usual grid it was rounded to zero, and sets of families that all come by themselves never came."""
     law, none = all_or_none(touched=0.2), np.arange(0)
     odds = law.touched.odds[0]
-    expected = reduce(np.convolve, np.stack([1 / (1 + odds), odds / (1 + odds)], axis=1))[4]
+    expected = reduce(np.convolve, np.stack([1 / (1 + odds), odds / (1 + odds)], axis=1))[4] / (1 + 1e-4) ** 120
     coarse, fine = (store_of(law, 2**28).counts(0, 0, 120, none, is_fine) for is_fine in (False, True))
     assert coarse.tilted_chance(120, none) < module.ROUNDING
     assert fine.untilted(fine.tilted_chance(120, none), 120, none) == pytest.approx(expected, rel=1e-9)
