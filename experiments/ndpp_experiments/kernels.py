@@ -16,6 +16,7 @@ import importlib.util
 import os
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ from scipy.optimize import brentq
 
 from ndpp.baskets import Baskets
 from ndpp.datasets import cache_folder, load_baskets, make_kernel
-from ndpp.errors import DataNotFoundError
+from ndpp.errors import DataNotFoundError, TrainingInterruptedWarning
 from ndpp.laws.files import load, load_metadata, save
 from ndpp.laws.kernel import LowRankKernel
 from ndpp_experiments.record import Say
@@ -176,9 +177,12 @@ def _fit(data: DataSet, baskets: Baskets, path: Path, *, gamma: float | None, se
     name, began = type(model).__name__, time.perf_counter()
     wait = "minutes" if model.device == "cuda" else "minutes to hours"
     say(f"{data.title}: learning an {name} from {len(baskets):,} baskets on {model.device}, once; this takes {wait}")
-    model.fit(baskets, resume=True)
-    if model.ended_ == "interrupted":
-        raise KeyboardInterrupt
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TrainingInterruptedWarning)
+        try:
+            model.fit(baskets, resume=True)
+        except TrainingInterruptedWarning:
+            raise KeyboardInterrupt from None
     seconds = time.perf_counter() - began
     about = {
         "model": name, "device": model.device, "epochs": model.n_iter_, "ended": model.ended_, "seconds": round(seconds),

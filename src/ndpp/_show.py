@@ -45,9 +45,13 @@ class Table(NamedTuple):
         <BLANKLINE>
         """
         text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self.header)
-        writer.writerows([f"{v:.6g}" if isinstance(v, float | np.floating) else v for v in line] for line in self.lines)
+        plain, quoted = (
+            csv.writer(text, lineterminator="\n", quoting=how) for how in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)
+        )
+        for line in (self.header, *self.lines):
+            fields = [f"{value:.6g}" if isinstance(value, float | np.floating) else value for value in line]
+            # Until Python 3.13 a carriage return alone did not make the writer quote, but the reader takes it for the end of a line.
+            (quoted if any("\r" in str(field) for field in fields) else plain).writerow(fields)
         return text.getvalue()
 
 

@@ -8,6 +8,7 @@ import os
 import pickle
 import stat
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -472,6 +473,48 @@ def test_round_trip_of_any_label(tmp_path: Path, suffix: str, data: st.DataObjec
     baskets = made(data.draw(sets), labels)
     baskets.write(tmp_path / f"x{suffix}")
     assert Baskets.read(tmp_path / f"x{suffix}", labels=labels, as_labels=True) == baskets
+
+
+NASTY = ["\r", "\n", "\r\n", "\u2028", "\x85", "\x1c", '"', ",", " ", "a\rb", "a\nb", "\ra", "a\r\n", " a", "a ", "\ta", "#x", "-", "7",
+         "007", "NA", " NA", '"NA"', '"\\r"', '"', "\\", ";", "|", "\xa0", "\ufeff"]  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("label", dict.fromkeys(NASTY), ids=ascii)
+def test_a_nasty_label_is_read_back_without_a_catalogue(tmp_path: Path, suffix: str, label: str) -> None:
+    """Alone and beside others, as no reader knows the labels; nothing is removed, so nothing is said."""
+    for others in ([], ["tea"], ["a", "b c", "12"]):
+        names = {label, *others}
+        baskets = Baskets.from_lists([names, [label], [], others], labels=sorted(names))
+        baskets.write(tmp_path / f"x{suffix}")
+        with warnings.catch_warnings(action="error"):
+            again = Baskets.read(tmp_path / f"x{suffix}")
+        assert [set(again.labelled(i)) for i in range(len(again))] == [names, {label}, set(), set(others)]
+        assert Baskets.read(tmp_path / f"x{suffix}", labels=baskets.labels, as_labels=True) == baskets
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".csv", ".tsv", ".parquet"])
+@round_trip
+@given(data=st.data())
+def test_round_trip_of_any_label_without_a_catalogue(tmp_path: Path, suffix: str, data: st.DataObject) -> None:
+    names = any_names | st.sampled_from(NASTY) | st.text("".join(NASTY), min_size=1, max_size=4)
+    labels = data.draw(st.lists(names, min_size=1, max_size=6, unique=True))
+    Baskets.from_lists([labels, labels[:1]], labels=labels).write(tmp_path / f"x{suffix}")
+    again = Baskets.read(tmp_path / f"x{suffix}")
+    assert [set(again.labelled(i)) for i in range(2)] == [set(labels), set(labels[:1])]
+
+
+def test_files_of_other_programs_have_blanks_removed(tmp_path: Path) -> None:
+    """However they quote; what says that names are exact are quotes around all columns but the first."""
+    for header in ("basket,item", '"basket","item"', '"basket",item', 'basket,"item",price', 'basket,"item","a,b"'):
+        (tmp_path / "x.csv").write_text(f'{header}\nA,"tea "\nB,tea\n')
+        with pytest.warns(DataWarning, match="removed blanks"):
+            assert Baskets.read(tmp_path / "x.csv").labels == ("tea",)
+    Baskets.from_lists([["tea "]]).write(tmp_path / "y.csv")
+    assert (tmp_path / "y.csv").read_text() == 'basket,"item"\n0,"tea "\n'
+    with pytest.raises(InvalidInputError, match="need columns with simple names"):
+        Baskets.from_lists([["tea "]]).write(tmp_path / "z.csv", item="item, sold")
+    assert not (tmp_path / "z.csv").exists()
 
 
 @given(lists=sets, kind=st.sampled_from(["text", "csv", "tsv"]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 
+import numpy as np
 import pytest
 
 import ndpp
@@ -47,6 +48,21 @@ def test_every_format_holds_the_same_baskets(call, shelf, tmp_path, suffix):
     else:
         assert ndpp.Baskets.read(path, labels=kernel.labels) == expected
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("suffix", ["txt", "csv", "tsv", "parquet", "csv.gz"])
+def test_nasty_labels_go_from_command_to_command(call, tmp_path, suffix):
+    labels, model, drawn = ["\r", "a\rb", " ", "x ", "\x85", "NA"], tmp_path / "model", tmp_path / f"drawn.{suffix}"
+    ndpp.save(ndpp.LowRankKernel(np.eye(6), np.eye(6), labels=labels), model)
+    assert ndpp.load(model).labels == tuple(labels)
+    assert call("sample", model, "-n", 30, "--seed", 1, "-o", drawn) == (0, "", "")
+    assert ndpp.Baskets.read(drawn, labels=labels) == ndpp.load(model).sample(30, rng=1)
+    told = call("info", drawn, "--json")  # without the labels of the model
+    assert (told.json["items"], told.err) == (6, "")
+    assert call("evaluate", model, drawn, "--json").code == 0
+    assert call("complete", model, drawn, "--add", 0, "-o", tmp_path / "again.csv").code == 0
+    again = ndpp.Baskets.read(tmp_path / "again.csv")
+    assert set(again.labels) == set(labels)
 
 
 def test_json_is_compressed_if_its_name_says_so(call, plain, tmp_path):

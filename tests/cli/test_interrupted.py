@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import gc
 import os
 import signal
 import subprocess
 import sys
 import time
+import weakref
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +19,7 @@ import pytest
 import ndpp
 import only_posix
 from command import ENVIRONMENT, UNMEASURED, Done, Forked, end, has_epoch, launch, pausing, spawn
+from ndpp.cli import guard
 from ndpp.samplers import Exact
 
 QUICK = ["-n", 800, "--seed", 7, "--size", 3]
@@ -344,6 +348,93 @@ def test_what_is_told_to_ignore_interrupts_ignores_them(tmp_path):
     out, err = process.communicate(b"0 1\n1 2\n", timeout=120)
     assert (process.returncode, err) == (0, b"")
     assert b"baskets" in out
+
+
+def in_a_finalizer() -> None:
+    class Press:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    Press()
+
+
+def in_a_callback_of_a_reference() -> None:
+    class Referenced:
+        pass
+
+    there = Referenced()
+    kept = weakref.ref(there, lambda _: signal.raise_signal(signal.SIGINT))
+    del there
+    assert kept() is None
+
+
+def in_a_callback_of_the_collector() -> None:
+    def press(*_: object) -> None:
+        gc.callbacks.remove(press)
+        signal.raise_signal(signal.SIGINT)
+
+    gc.callbacks.append(press)
+    gc.collect()
+
+
+def in_a_callback_from_c() -> None:
+    kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+    press = kind(lambda *_: signal.raise_signal(signal.SIGINT) or 0)
+    ctypes.CDLL(None).qsort(ctypes.create_string_buffer(b"ba"), 2, 1, press)
+
+
+def where_everything_is_caught() -> None:
+    with contextlib.suppress(BaseException):
+        signal.raise_signal(signal.SIGINT)
+
+
+def twice() -> None:
+    where_everything_is_caught()
+    with contextlib.suppress(BaseException):
+        time.sleep(60)
+
+
+@pytest.fixture
+def heeded():
+    """SIGINT raises an exception, even where this process was told to ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeded")
+@only_posix.signals
+@pytest.mark.parametrize(
+    "lose",
+    [in_a_finalizer, in_a_callback_of_a_reference, in_a_callback_of_the_collector, in_a_callback_from_c,
+     where_everything_is_caught, twice],
+    ids=lambda lose: lose.__name__,
+)  # fmt: skip
+def test_an_interrupt_that_is_lost_comes_again(lose, capfd):
+    went_on = []
+
+    def command() -> None:
+        lose()
+        went_on.append(True)
+        time.sleep(60)  # one long sleep, which only a signal ends
+        went_on.append(True)
+
+    began, handler, hook = time.monotonic(), signal.getsignal(signal.SIGINT), sys.unraisablehook
+    with pytest.raises(SystemExit) as ended:
+        guard.guarded(command)()
+    assert (ended.value.code, went_on) == (130, [True])
+    assert time.monotonic() - began < 30
+    assert capfd.readouterr() == ("", "\nndpp: interrupted\n")  # and nothing about exceptions that were ignored
+    assert (signal.getsignal(signal.SIGINT), sys.unraisablehook) == (handler, hook)
+
+
+@pytest.mark.usefixtures("heeded")
+@only_posix.signals
+def test_after_a_command_nothing_is_sent(capfd):
+    for _ in range(2):
+        guard.guarded(where_everything_is_caught)()
+    time.sleep(3 * guard.PAUSE)
+    assert capfd.readouterr() == ("", "")
 
 
 GARBLED = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 
 import pytest
@@ -28,6 +29,13 @@ def test_plain_lines_are_those_of_rich(name):
     _print(REPORTS[name], Console(file=page, width=1000, legacy_windows=False))
     expected = [line.rstrip() for line in page.getvalue().splitlines()]
     assert [line.rstrip() for line in _lines(REPORTS[name])] == expected
+
+
+def test_a_table_holds_any_name():
+    names = ["a\rb", "\r", "a\nb", '"', ",", " a", "tea"]
+    text = Table(("item", "score"), [(name, 0.5) for name in names]).to_csv()
+    assert [row[0] for row in csv.reader(io.StringIO(text, newline=""))] == ["item", *names]
+    assert text.endswith("\ntea,0.5\n")
 
 
 def test_deprecations_of_libraries_are_not_for_users(capsys):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shlex
 import signal
@@ -91,9 +90,6 @@ def interrupted(
         assert process.poll() is None, end(process)
         time.sleep(0.01)
     process.send_signal(number)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(60)
-    process.send_signal(number)  # again, where Python raised the first one in a place that ignores exceptions
     done = end(process)
     assert (done.code, done.out) == (128 + number, "")
     said, message = done.err.partition("\nndpp: interrupted; ")[::2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 from ndpp import Baskets, LowRankKernel
 from ndpp.datasets import make_kernel
-from ndpp.errors import InvalidInputError
+from ndpp.errors import InvalidInputError, TrainingInterruptedWarning
 from ndpp.samplers import Exact, Rejection, RejectionUp, Walk, registry
 from ndpp_experiments import bench, beyond, kernels, map_init, record, samplers_timed, stored_draws, timing
 from ndpp_experiments.chains import run_chains
@@ -116,7 +117,12 @@ def test_learning_that_is_interrupted_goes_on(mini, monkeypatch):
     from ndpp.learning import NDPP
 
     fit = NDPP.fit
-    monkeypatch.setattr(NDPP, "fit", lambda self, *args, **more: _interrupted(fit(self, *args, **more)))
+
+    def interrupted(self, *args, **more):
+        fit(self, *args, **more)
+        warnings.warn("training was interrupted", TrainingInterruptedWarning, stacklevel=1)
+
+    monkeypatch.setattr(NDPP, "fit", interrupted)
     with pytest.raises(KeyboardInterrupt):
         kernels.learn(mini, gamma=None, seed=0, say=lambda text: None)
     (left,) = kernels.cache_folder().iterdir()
@@ -124,11 +130,6 @@ def test_learning_that_is_interrupted_goes_on(mini, monkeypatch):
     monkeypatch.setattr(NDPP, "fit", fit)
     path = kernels.learn(mini, gamma=None, seed=0, say=lambda text: None)
     assert list(kernels.cache_folder().iterdir()) == [path]
-
-
-def _interrupted(model):
-    model.ended_ = "interrupted"
-    return model
 
 
 def test_draws_are_kept_and_not_made_again(tmp_path, monkeypatch):

@@ -14,6 +14,8 @@ commands  Command lines of random options, with good, damaged and missing files.
           exception it does not know.
 kills     ``fit``, ``sample`` and ``complete``, or one of them (``--command fit``), killed at random times and resumed: the same bytes
           as without.
+interrupts  ``fit`` and ``sample``, interrupted once at random times, some of them in places where Python ignores exceptions: they end,
+          and say what they have saved.
 service   Ordinary and hostile clients at once, and a signal to stop in the middle: no status 500, no ordinary request waits for a second,
           memory stays, and the process ends in time. ``python tests/helpers/fuzz_service.py --seconds 3600`` goes on for an hour.
 writers   Two commands that write one file at once: it is that of one of them, whole.
@@ -34,7 +36,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from fuzz_commands import KILLED, KINDS, command_case, kill_case, writers_case
+from fuzz_commands import KILLED, KINDS, command_case, interrupt_case, kill_case, writers_case
 from fuzz_files import Failure, basket_case, crafted_case, folder_case, model_case
 from fuzz_kernels import Tally, kernel_case
 from fuzz_laws import Tally as LawTally
@@ -55,6 +57,7 @@ CASES: dict[str, Callable[[int], None]] = {
     "baskets": basket_case,
     "commands": command_case,
     "kills": kill_case,
+    "interrupts": interrupt_case,
     "service": service_case,
     "writers": writers_case,
 }
@@ -81,7 +84,7 @@ def run_case(kind: str, seed: int) -> Result | None:
         where = traceback.extract_tb(error.__traceback__)[-1]
         return Result(kind, seed, f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})")
     took = time.perf_counter() - began
-    limit = SLOW_CHILDREN if kind in ("kills", "service", "writers") else SLOW
+    limit = SLOW_CHILDREN if kind in ("kills", "interrupts", "service", "writers") else SLOW
     return Result(kind, seed, f"took {took:.1f} s") if took > limit else None
 
 

@@ -1,4 +1,4 @@
-"""Commands with random options, killed at random times, or competing for a file; a part of :mod:`fuzz`.
+"""Commands with random options, killed or interrupted at random times, or competing for a file; a part of :mod:`fuzz`.
 
 Commands run in a child of this process, which has imported everything already, so that a kill takes a tenth of a second and not two.
 """
@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,16 @@ from typing import Any
 import numpy as np
 
 import ndpp
-from fuzz_files import FOLDER, check, mutated
+from _ndpp_command import main
+from fuzz_files import FOLDER, Failure, check, mutated
 from ndpp.cli.app import run
+from ndpp.samplers import base
 
 KINDS = ("fit", "sample", "complete")
 KILLED: Counter[str] = Counter()
 """How many runs of each command were killed before they were done."""
+PATIENCE = 20.0
+"""Seconds after which an interrupt counts as lost."""
 FIT = [
     "--model",
     "ndpp",
@@ -136,17 +140,42 @@ def command_case(seed: int) -> None:
 # -- children ----------------------------------------------------------------------------------------------------------------
 
 
-def start(words: list[Any]) -> int:
-    """Run a command in a child of this process; return its number."""
+class Finalized:
+    """What takes a millisecond to delete."""
+
+    def __del__(self) -> None:
+        for _ in range(20_000):
+            pass
+
+    @classmethod
+    def before(cls, function: Callable[[], Any]) -> Callable[[], Any]:
+        """Return a function that deletes such an object before it calls another."""
+
+        def call() -> Any:
+            cls()
+            return function()
+
+        return call
+
+
+def start(words: list[Any], *, said: Path | str = os.devnull, busy: bool = False) -> int:
+    """Run a command in a child of this process; return its number. ``said`` is where its standard error goes.
+
+    A ``busy`` child spends much of its time in finalizers, where Python ignores exceptions.
+    """
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
         code = 70
         try:
             null = os.open(os.devnull, os.O_RDWR)
-            for stream in range(3):
-                os.dup2(null, stream)
-            run([str(word) for word in words])
+            for stream, path in enumerate((null, null, os.open(said, os.O_WRONLY | os.O_CREAT))):
+                os.dup2(path, stream)
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # where this process is told to ignore it
+            if busy:
+                base.look = time.monotonic = Finalized.before(time.monotonic)
+            sys.argv, sys.stderr = ["ndpp", *map(str, words)], os.fdopen(2, "w", 1, closefd=False)
+            main()
         except SystemExit as ended:
             code = int(ended.code or 0)
         finally:
@@ -207,6 +236,38 @@ def kill_case(seed: int, *, kinds: Sequence[str] = KINDS) -> None:
         check(output.read_bytes() == whole, f"{kind}: another file after it was resumed")
         left = sorted(set(os.listdir(name)) - {"out.txt"})
         check(not left, f"{kind} left {left}")
+
+
+def interrupt_case(seed: int) -> None:
+    """Interrupt a command that would take hours, at a random time: it ends, says what it has saved, and can be continued."""
+    draw, kind, busy = random.Random(seed), ("fit", "sample")[seed % 2], seed % 4 > 1
+    long = ["--max-epochs", 10**6, "--patience", 10**6] if kind == "fit" else ["-n", 10**8]
+    took, number = reference(kind)[1], draw.choice([signal.SIGINT, signal.SIGTERM])
+    with tempfile.TemporaryDirectory(dir=FOLDER.name) as name:
+        output, said = Path(name) / "out.txt", Path(name) / "said.txt"
+        child = start([*command(kind, output), *long], said=said, busy=busy)
+        time.sleep(0.02 + draw.random() * (1 + 2 * busy) * took)
+        os.kill(child, number)
+        end = time.monotonic() + PATIENCE
+        while not (ended := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < end:
+            time.sleep(0.01)
+        if not ended[0]:
+            os.kill(child, signal.SIGKILL)
+            finish(child)
+            raise Failure(f"{kind} went on after signal {number}")
+        told = said.read_text().partition("\nndpp: interrupted")[2]
+        check(
+            os.waitstatus_to_exitcode(ended[1]) == 128 + number,
+            f"{kind} ended with status {ended[1]}: {said.read_text()}",
+        )
+        part = output.with_name("out.txt.ndpp-part")
+        check(part.exists() == ("saved" in told), f"{kind} said {told!r} and left {sorted(os.listdir(name))}")
+        left = sorted(set(os.listdir(name)) - {"said.txt", part.name})
+        check(not left, f"{kind} left {left}")
+        if part.exists():
+            n = ["-n", part.read_bytes().count(b"\n") - 1] if kind == "sample" else ["--minutes", 0]
+            code, error = quietly([*command(kind, output), *long, *n, "--resume"])
+            check(code == 0 and not part.exists(), f"{kind} cannot be continued: {error}")
 
 
 def writers_case(seed: int) -> None:

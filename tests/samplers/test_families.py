@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
+from functools import reduce
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -13,7 +16,10 @@ from families import CASES, N, law_of, mixed, plain
 from kernels import BY_NAME
 from ndpp import FamilyMixture
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, ZeroProbabilityError
+from ndpp.samplers import components as module
+from ndpp.samplers import laws
 from ndpp.samplers.components import FamilyParts
+from ndpp.samplers.shared import store_of
 
 every = pytest.mark.parametrize("name", CASES)
 
@@ -106,3 +112,71 @@ def test_sizes_that_take_too_many_proposals_are_refused_with_the_number():
     law = FamilyMixture(odds, np.ones((20, 1)), families, range(4), np.zeros((4, 1)), [[0.0]], [1.0])
     with pytest.raises(BudgetExceededError, match=r"would need [0-9.e+]+ proposals per draw on average, above 10000"):
         law.sample(size=1, rng=0)
+
+
+# -- families of which all items come or none --------------------------------------------------------------------------------
+
+
+def all_or_none(n_families: int = 8, size: int = 30, odds: float = 1e4, touched: float = 1e-6) -> FamilyMixture:
+    """Families that are hardly ever touched, and then with all their items."""
+    rng = np.random.default_rng(0)
+    log_odds = np.log(touched) + rng.normal(size=(2, n_families)) - size * np.log1p(odds)
+    X, B = 0.5 * rng.normal(size=(n_families, 3)), rng.normal(size=(3, 3))
+    families, item_odds = np.repeat(np.arange(n_families), size), np.full((n_families * size, 1), odds)
+    return FamilyMixture(np.exp(log_odds), item_odds, families, range(n_families), X, np.eye(3) + B - B.T, [0.3, 0.7])
+
+
+def of_families(law: FamilyMixture, count: int) -> oracles.Law:
+    """The distribution of ``count`` whole families; sets of as many items that touch more of them have less than 1e-30 of it."""
+    G, totals = np.eye(len(law.base.X)) + law.base.X @ law.base.W @ law.base.X.T, np.exp(law.log_normalizers())
+    weights: oracles.Law = {}
+    for A in combinations(range(len(G)), count):
+        logs = np.log(law.odds[:, A]) + law.n_items // len(G) * np.log(law.patterns.odds[0, 0])
+        weights[A] = float(np.linalg.det(G[np.ix_(A, A)]) * (law.weights * np.exp(logs.sum(axis=1)) / totals).sum())
+    return {A: weight / sum(weights.values()) for A, weight in weights.items()}
+
+
+def families_drawn(sampler, n_samples: int) -> list[np.ndarray]:
+    """Draw sets, all of them of whole families, as families."""
+    baskets, patterns = sampler.sample(n_samples, rng=3).baskets, sampler.kernel.patterns
+    found = [np.unique(patterns.families[basket]) for basket in baskets]
+    assert all(np.array_equal(basket, patterns.items_of(own)[1]) for basket, own in zip(baskets, found))
+    return found
+
+
+def test_sizes_that_need_a_fine_tilt_are_drawn():
+    """With tilts on the usual grid they would take more than 10,000 proposals."""
+    law = all_or_none()
+    sampler = law.sampler(size=180)
+    assert sampler.store.expected(sampler.cdf) > laws.MAX_EXPECTED
+    assert law.sample(1, size=180, rng=0).sizes.tolist() == [180]
+    cdf, begun = sampler.store.finer
+    assert begun.expected(cdf) < 10
+    goodness.assert_law(families_drawn(replace(sampler, cdf=cdf, store=begun), 500), of_families(law, 6))
+    wrong = np.cumsum(np.diff(cdf, prepend=0.0)[::-1])  # a negative control: the weights of the components exchanged
+    with pytest.raises(AssertionError):
+        goodness.assert_law(families_drawn(replace(sampler, cdf=wrong, store=begun), 500), of_families(law, 6))
+
+
+def test_items_by_themselves_are_drawn_with_a_fine_tilt(monkeypatch: pytest.MonkeyPatch):
+    """With tilts on the usual grid alone, hardly any set of families that come by themselves has three of them."""
+    law, size = all_or_none(6, 20, 1e6, 0.2), 60
+    assert law.size_distribution()[size] > 0.1
+    none, store = np.arange(0), store_of(law, 2**28)
+    assert store.counts(0, 0, size, none).tilted_chance(size, none) < 1e-9
+    assert store.counts(0, 0, size, none, True).tilted_chance(size, none) > 0.1
+    monkeypatch.setattr(module, "SIZED_BUDGET", 1000)
+    goodness.assert_law(families_drawn(law.sampler(size=size), 400), of_families(law, 3))
+    monkeypatch.setattr(module, "RARE", 0.0)
+    with pytest.raises((AssertionError, BudgetExceededError)):
+        goodness.assert_law(families_drawn(law.sampler(size=size), 400), of_families(law, 3))
+
+
+def test_the_chance_of_whole_families_keeps_its_digits():
+    """With a tilt on the usual grid it was rounded to zero, and sets of families that all come by themselves never came."""
+    law, none = all_or_none(touched=0.2), np.arange(0)
+    odds = law.touched.odds[0]
+    expected = reduce(np.convolve, np.stack([1 / (1 + odds), odds / (1 + odds)], axis=1))[4] / (1 + 1e-4) ** 120
+    coarse, fine = (store_of(law, 2**28).counts(0, 0, 120, none, is_fine) for is_fine in (False, True))
+    assert coarse.tilted_chance(120, none) < module.ROUNDING
+    assert fine.untilted(fine.tilted_chance(120, none), 120, none) == pytest.approx(expected, rel=1e-9)

@@ -198,7 +198,7 @@ class Baskets:
         Text: one basket per line, a blank line being an empty basket; ids or labels separated by spaces or, if the file has
         any, commas or tabs. CSV and TSV with a header, and Parquet: long form, as in :meth:`from_frame`. Semicolons, tabs or
         bars are recognised as delimiters from the header. Text, CSV and TSV may be gzipped. Blanks at the ends of names are
-        removed, unless ``labels`` has the name as it is.
+        removed, unless ``labels`` has the name as it is, or :meth:`write` wrote it: what it writes is read back the same.
 
         Parameters
         ----------

@@ -1,6 +1,8 @@
 """File formats of baskets: text, CSV and Parquet. :mod:`ndpp.baskets.labels` interprets the words in them.
 
-What is written is read back the same. Text has one basket per line; names that a line cannot hold are written as JSON strings.
+What is written is read back the same. Text has one basket per line; names that a line cannot hold, or that would be read otherwise, are
+written as JSON strings. A table with names that would be read otherwise says that names are exact: Parquet in its metadata, CSV by quotes
+around the names of all columns but the first, which other programs do not see.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ from typing import IO, Any, TypeAlias
 
 from ndpp._atomic import replacing
 from ndpp._validation import check_choice
-from ndpp.baskets.frames import PathOrFile, from_frame, read_parquet, write_parquet
-from ndpp.baskets.labels import MISSING, Rules
+from ndpp.baskets.frames import PathOrFile, read_parquet, write_parquet
+from ndpp.baskets.labels import MISSING, Rules, is_plain
 from ndpp.baskets.lines import COMPLETION, SKIP, BadLineError, Columns, Long, records
 from ndpp.errors import InvalidInputError
 
@@ -36,7 +38,8 @@ Rows: TypeAlias = Iterable[Sequence[Any]]
 _SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet"}
 _NUMBERS = re.compile(r"[-0-9, ]*")
 _SURROGATES = re.compile("[\ud800-\udfff]")  # halves of characters, which UTF-8 does not have
-_NEEDS_QUOTES = re.compile(r'^["\ufeff\s]|\s$|[\t\n\r\0]')
+_NO_LINE_HOLDS = re.compile(r'^["\ufeff]|[\t\n\r\0]')
+_NO_FIELD_HOLDS = re.compile(r'[",;\t|\r\n]')
 
 
 def format_of(path: PathOrFile, format: str | None) -> str:
@@ -51,7 +54,7 @@ def read(source: PathOrFile, format: str | None, columns: Columns, rules: Rules,
     """Return the long form of a file."""
     kind, rules = format_of(source, format), rules._replace(name=name_of(source))
     if kind == "parquet":
-        return from_frame(read_parquet(source, columns, rules.name), columns, rules)
+        return read_parquet(source, columns, rules)
     if kind == "text":
         return read_text(source, columns, rules, encoding)
     return read_csv(source, columns, DELIMITERS[kind], rules, encoding)
@@ -78,13 +81,19 @@ def read_text(source: PathOrFile, columns: Columns, rules: Rules, encoding: str 
         rows = [line.split() for line in lines]
     else:
         rows = [[word for part in line.split(separator) if (word := part.strip())] for line in lines]
-    words = [unquoted(word) for word in chain.from_iterable(rows)]
-    return Long([i for i, row in enumerate(rows) for _ in row], len(rows), words).present(rules)
+    absent = rules.missing_words
+    words = ["" if word in absent else unquoted(word) for word in chain.from_iterable(rows)]
+    return Long([i for i, row in enumerate(rows) for _ in row], len(rows), words).present(rules._replace(exact=True))
+
+
+def _needs_quotes(word: str) -> bool:
+    """Return whether a line of text can hold a word only in quotes."""
+    return not is_plain(word) or _NO_LINE_HOLDS.search(word) is not None
 
 
 def _quoted(word: str) -> str:
     """Return a word as a line of text can hold it."""
-    return json.dumps(word, ensure_ascii=False) if _NEEDS_QUOTES.search(word) else word
+    return json.dumps(word, ensure_ascii=False) if _needs_quotes(word) else word
 
 
 def unquoted(word: str) -> str:
@@ -100,7 +109,8 @@ def unquoted(word: str) -> str:
 def read_csv(source: PathOrFile, columns: Columns, delimiter: str, rules: Rules, encoding: str | None) -> Long:
     """Return the long form of a CSV file with a header."""
     text = _read(source, encoding)
-    rows = records(io.StringIO(text, newline=""), rules.name, delimiter=_delimiter(text, columns, delimiter))
+    delimiter, exact = _dialect(text, columns, delimiter)
+    rows = records(io.StringIO(text, newline=""), rules.name, delimiter=delimiter)
     header = [name.strip() for name in next(rows, (1, [""]))[1]]
     basket, item = columns.find(header, rules.name)
     repeat = header.index(COMPLETION) if columns.completions(header) else None
@@ -118,16 +128,18 @@ def read_csv(source: PathOrFile, columns: Columns, delimiter: str, rules: Rules,
             continue
         keys.append(row[basket] if repeat is None else (row[basket], row[repeat]))
         values.append(row[item])
-    return Long.grouped(keys, values).present(rules, skipped=skipped)
+    return Long.grouped(keys, values).present(rules._replace(exact=exact), skipped=skipped)
 
 
-def _delimiter(text: str, columns: Columns, default: str) -> str:
-    """Return the delimiter: ``default``, or the first one with which the header has both columns."""
+def _dialect(text: str, columns: Columns, default: str) -> tuple[str, bool]:
+    """Return the delimiter, ``default`` or the first one with which the header has both columns, and whether names are exact."""
     header = next((line for line in io.StringIO(text, newline="") if line.strip()), "")
-    for mark in default + ",;\t|":
-        if set(columns) <= {name.strip() for name in next(csv.reader([header], delimiter=mark), [])}:
-            return mark
-    return default
+
+    def has_both(mark: str) -> bool:
+        return set(columns) <= {name.strip() for name in next(csv.reader([header], delimiter=mark), [])}
+
+    mark = next(filter(has_both, default + ",;\t|"), default)
+    return mark, re.fullmatch(rf'[^"{mark}]+({re.escape(mark)}"[^"{mark}]+")+\s*', header) is not None
 
 
 def check_names(kind: str, names: Iterable[str]) -> None:
@@ -162,7 +174,7 @@ def write(
 def write_text(target: PathOrFile, rows: Rows, words: Sequence[str]) -> None:
     """Write one row per line, separated by spaces, or by tabs if any of ``words``, all that can occur, has a space or comma."""
     check_names("text", words)
-    plain = all(len(word.split()) == 1 and "," not in word and not _NEEDS_QUOTES.search(word) for word in words)
+    plain = all(len(word.split()) == 1 and "," not in word and not _needs_quotes(word) for word in words)
     separator, quoted = " " if plain else "\t", cache(_quoted)
     with writer(target) as file:
         for row in rows:
@@ -176,9 +188,12 @@ def write_table(target: PathOrFile, header: Sequence[str], table: Rows, kind: st
     check_names(kind, words)
     if len(set(header)) < len(header) or not all(name and name == name.strip() for name in header):
         raise InvalidInputError(f"columns must have different names without blanks at their ends; got {list(header)}")
+    exact = not all(map(is_plain, words))
     if kind == "parquet":
-        write_parquet(target, header, table)
+        write_parquet(target, header, table, exact=exact)
         return
+    if exact and any(map(_NO_FIELD_HOLDS.search, header)):
+        raise InvalidInputError(f"names with blanks at their ends need columns with simple names; got {list(header)}")
     special = re.compile(rf'["\r\n{DELIMITERS[kind]}]|^\s|\s$')
 
     @lru_cache(2**16, typed=True)
@@ -186,9 +201,13 @@ def write_table(target: PathOrFile, header: Sequence[str], table: Rows, kind: st
         text = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
         return '"' + text.replace('"', '""') + '"' if special.search(text) else text
 
+    mark = DELIMITERS[kind]
     with writer(target) as file:
-        for record in chain([header], table):
-            file.write(DELIMITERS[kind].join(map(field, record)) + "\n")
+        file.write(
+            mark.join([header[0], *(f'"{name}"' for name in header[1:])] if exact else map(field, header)) + "\n"
+        )
+        for record in table:
+            file.write(mark.join(map(field, record)) + "\n")
 
 
 def check_table_ids(basket_ids: Sequence[Any]) -> None:

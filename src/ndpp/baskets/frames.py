@@ -16,6 +16,8 @@ from ndpp.baskets.lines import COMPLETION, SKIP, Columns, Long, MissingColumnErr
 from ndpp.errors import InvalidInputError, needing
 
 PathOrFile: TypeAlias = str | os.PathLike[str] | IO[Any]
+EXACT = {b"ndpp": b"exact names"}
+"""Metadata of a Parquet file with names that would be read otherwise without it."""
 
 
 def from_frame(frame: Any, columns: Columns, rules: Rules) -> Long:
@@ -65,24 +67,30 @@ def from_onehot(frame: Any, basket: str | None) -> tuple[Long, list[str]]:
     return Long(np.concatenate([*holders, np.empty(0, np.int64)]), len(table), items, ids), list(map(str, names))
 
 
-def read_parquet(source: PathOrFile, columns: Columns, name: str) -> Any:
-    """Return the columns of the long form in a Parquet file as a pyarrow table."""
+def read_parquet(source: PathOrFile, columns: Columns, rules: Rules) -> Long:
+    """Return the long form of a Parquet file."""
     pyarrow = needs_pyarrow("Reading Parquet")
     if isinstance(source, (str, os.PathLike)) and not Path(source).exists():
-        raise FileNotFoundError(f"no such file: {name}")
+        raise FileNotFoundError(f"no such file: {rules.name}")
     try:
         with pyarrow.parquet.ParquetFile(source) as file:
             there = file.schema_arrow.names
-            columns.find(there, name)
+            columns.find(there, rules.name)
             table = file.read(columns=there if columns.completions(there) else list(columns))
             table.validate(full=True)  # text that is not UTF-8 would fail only when it is looked at
-            return table
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as reason:
-        raise InvalidInputError(f"{name} is not a readable Parquet file: {reason}") from None
+        raise InvalidInputError(f"{rules.name} is not a readable Parquet file: {reason}") from None
+    exact = EXACT.items() <= (table.schema.metadata or {}).items()
+    return from_frame(table, columns, rules._replace(exact=exact))
 
 
-def write_parquet(target: PathOrFile, header: Sequence[str], records: Iterable[Sequence[Any]]) -> None:
-    """Write a table of numbers, booleans and text, any of which may be None; a column of several kinds is text."""
+def write_parquet(
+    target: PathOrFile, header: Sequence[str], records: Iterable[Sequence[Any]], *, exact: bool = False
+) -> None:
+    """Write a table of numbers, booleans and text, any of which may be None; a column of several kinds is text.
+
+    ``exact`` says to :func:`read_parquet` that names are as they are meant.
+    """
     pyarrow = needs_pyarrow("Writing Parquet")
     names = {bool: pyarrow.bool_(), int: pyarrow.int64(), float: pyarrow.float64(), str: pyarrow.string()}
     arrays = []
@@ -94,7 +102,8 @@ def write_parquet(target: PathOrFile, header: Sequence[str], records: Iterable[S
             kind, values = str, [None if value is None else str(value) for value in values]
         arrays.append(pyarrow.array(values, names[kind]))
     with replacing(target) if isinstance(target, (str, os.PathLike)) else nullcontext(target) as where:
-        pyarrow.parquet.write_table(pyarrow.table(arrays, names=list(header)), where)
+        table = pyarrow.table(arrays, names=list(header), metadata=EXACT if exact else None)
+        pyarrow.parquet.write_table(table, where)
 
 
 def _narwhals(frame: Any) -> Any:

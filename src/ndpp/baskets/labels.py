@@ -17,13 +17,16 @@ from ndpp.errors import DataWarning, InvalidInputError, UnknownItemError, Unknow
 LARGEST_ID = 2**31 - 1
 """Larger integers are taken for product codes rather than positions in a catalogue."""
 MISSING = frozenset(["", "NA", "N/A", "#N/A", "<NA>", "NaN", "nan", "NULL", "null"])
-"""Words for a missing value, unless the catalogue has an item of that name or ``missing="keep"``."""
+"""Words for a missing value, unless the catalogue has an item of that name, ``missing="keep"``, or the file says that names are exact."""
 
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,99})")  # 007 is a code, not a number
 
 
 class Rules(NamedTuple):
-    """How words become items; see :meth:`ndpp.Baskets.read` for the fields. ``name`` is what messages call the source."""
+    """How words become items; see :meth:`ndpp.Baskets.read` for the fields. ``name`` is what messages call the source.
+
+    ``exact`` names are as they are meant: blanks at their ends belong to them, and only an empty one is missing.
+    """
 
     labels: tuple[str, ...] | None = None
     n_items: int | None = None
@@ -31,6 +34,7 @@ class Rules(NamedTuple):
     unknown: str = "error"
     missing: str = "error"
     name: str = "the data"
+    exact: bool = False
 
     @classmethod
     def of(cls, labels: Sequence[str] | None, **options: Any) -> Rules:
@@ -40,20 +44,26 @@ class Rules(NamedTuple):
         check_choice(rules.missing, "missing", ("error", "skip", "keep"))
         return rules
 
+    @property
+    def missing_words(self) -> frozenset[str]:
+        """Words that stand for a missing item."""
+        return frozenset([""]) if self.exact or self.missing == "keep" else MISSING.difference(self.labels or ())
+
     def clean(self, values: Sequence[Any]) -> list[Any]:
-        """Return the values with names stripped of blanks at their ends, and None for what is missing.
+        """Return the values with names stripped of blanks at their ends, unless they are exact, and None for what is missing.
 
         A name of the catalogue stays as it is, and a name that lacks only the blanks of one in the catalogue stands for it.
         """
         known = frozenset(self.labels or ())
         taken = known | MISSING
         padded = {name: label for label in self.labels or () if (name := label.strip()) not in taken}
-        words = {value: value if value in known else value.strip() for value in set(values) if isinstance(value, str)}
+        distinct = {value for value in values if isinstance(value, str)}
+        words = {value: value if self.exact or value in known else value.strip() for value in distinct}
         if names := [value for value, word in words.items() if word and word != value]:
             text = f"{self.name}: removed blanks at the ends of {many(len(names), 'name')}, such as {min(names)!r}"
             warnings.warn(text, DataWarning, stacklevel=3)
         words = {value: padded.get(word, word) for value, word in words.items()}
-        absent = {"": None} if self.missing == "keep" else dict.fromkeys(MISSING - known)
+        absent = dict.fromkeys(self.missing_words)
         clean = {value: absent.get(word, word) for value, word in words.items()}
         return [clean[value] if isinstance(value, str) else None if value != value else value for value in values]
 
@@ -81,6 +91,11 @@ class Rules(NamedTuple):
                 advice="Choose with {as_labels:False} or {as_labels:True}.",
             )
         return True
+
+
+def is_plain(name: str) -> bool:
+    """Return whether a name is read as it is where names may have blanks at their ends, and be missing."""
+    return name == name.strip() and name not in MISSING
 
 
 def check_labels(

@@ -139,10 +139,8 @@ def fit(
             if estimator.minutes is not None:
                 estimator.minutes = max(0.0, estimator.minutes - (time.monotonic() - began) / 60)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", TrainingInterruptedWarning)  # reported as any other interrupt
+                warnings.simplefilter("error", TrainingInterruptedWarning)  # reported as any other interrupt
                 estimator.fit(kept, validation=held_out, resume=resume)
-            if estimator.ended_ == "interrupted":
-                raise KeyboardInterrupt
             about = estimator.about()
             # The name without its path, so that a resumed run writes the same file.
             about["baskets"] = {"file": Path(source.name).name, **about["baskets"]}
@@ -254,7 +252,7 @@ def _interruptible(part: Path) -> Iterator[None]:
     """After Ctrl-C say what is saved, and how to continue or to make a model of it."""
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, TrainingInterruptedWarning):
         if not part.exists():
             raise Interrupted(f"nothing was learned yet; to start again: {_again()}") from None
         from ndpp.learning import checkpoint

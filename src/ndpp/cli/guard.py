@@ -9,11 +9,13 @@ import io
 import os
 import signal
 import sys
+import threading
+import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from queue import SimpleQueue
 from typing import Any, NoReturn, ParamSpec, get_args, get_type_hints
 
 import typer
@@ -28,9 +30,9 @@ DEBUG = ContextVar("debug", default=False)
 """Whether failures show their traceback."""
 ARGUMENTS: ContextVar[Sequence[str]] = ContextVar("arguments", default=())
 """The words of the command line."""
-PRESSED = ContextVar("pressed", default=0)
-"""The number of the signal that has interrupted the command, 0 if none has."""
 FAILED = 1
+PAUSE = 0.1
+"""Seconds after which an interrupt that was lost is raised again."""
 ALIASES = {"format": "from", "candidates": "only", "n_samples": "number", "n_jobs": "jobs", "n_missions": "missions"}
 """Names of options that differ from the argument they set."""
 SWITCHES = {("as_labels", "True"): "--labels", ("as_labels", "False"): "--ids", ("resume", "True"): "--resume"}
@@ -62,42 +64,80 @@ class Interrupted(KeyboardInterrupt):
     """Ctrl-C, with a message on what was saved."""
 
 
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Raise ``KeyboardInterrupt`` on Ctrl-C and on SIGTERM; a signal that is ignored, as under nohup, stays so."""
-    usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    usual = {number: handler for number, handler in usual.items() if handler not in (signal.SIG_IGN, None)}
-    for number in usual:
-        signal.signal(number, _on_interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in usual.items():
+class Pressed(KeyboardInterrupt):
+    """What a signal raises. It is lost where Python ignores exceptions, as in finalizers and callbacks from C; :class:`Signals` notices."""
+
+    def __init__(self, number: int, lost: SimpleQueue[int]) -> None:
+        super().__init__()
+        self.number, self.lost = number, lost
+
+    def __del__(self) -> None:
+        self.lost.put(self.number)  # unlike most functions, it may be called from anywhere
+
+
+class Signals:
+    """While a command runs, Ctrl-C and SIGTERM raise :class:`Pressed`; a signal that is ignored, as under nohup, stays so.
+
+    Whoever handles the exception ends the command, and keeps it alive until then as the context of another. So one that is deleted before
+    was lost, and a thread sends the signal again.
+    """
+
+    number = 0
+    """The signal that has interrupted the last command, 0 if none has."""
+
+    def __enter__(self) -> None:
+        Signals.number, self.runs, self.lost = 0, True, SimpleQueue[int]()
+        self.hook, usual = sys.unraisablehook, (signal.SIGINT, signal.SIGTERM)
+        found = {number: signal.getsignal(number) for number in usual}
+        self.handlers = {number: handler for number, handler in found.items() if handler not in (signal.SIG_IGN, None)}
+        sys.unraisablehook = self._ignored
+        threading.Thread(target=self._again, name="ndpp-signals", daemon=True).start()
+        for number in self.handlers:
+            signal.signal(number, self._press)
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self.handlers.items():
             signal.signal(number, handler)
+        self.runs, sys.unraisablehook = False, self.hook
+        self.lost.put(0)
 
+    def _press(self, number: int, _: object) -> None:
+        Signals.number = number
+        raise Pressed(number, self.lost)
 
-def _on_interrupt(number: int, _: object) -> None:
-    PRESSED.set(number)
-    raise KeyboardInterrupt
+    def _ignored(self, what: Any) -> None:
+        if not isinstance(what.exc_value, Pressed):
+            self.hook(what)
+
+    def _again(self) -> None:
+        """Send every signal that was lost to the main thread, which may be waiting."""
+        while number := self.lost.get():
+            time.sleep(PAUSE)  # the code that ignored it is over by then, or ignores it once more
+            if not self.runs:
+                return
+            if WINDOWS:
+                signal.raise_signal(number)
+            else:
+                signal.pthread_kill(threading.main_thread().ident or 0, number)
 
 
 def guarded(command: Callable[P, None]) -> Callable[P, None]:
     """Return the command with every failure turned into one line and an exit code."""
 
     @functools.wraps(command)
-    @_interruptible()
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-            sys.stdout.flush()
-        except (typer.BadParameter, typer.Exit, typer.Abort):
-            raise
-        except BaseException as error:
-            if DEBUG.get() and not isinstance(error, SystemExit):
-                traceback.print_exc()
-            # A library that is being imported may turn an interrupt into any other exception.
-            known = isinstance(error, KeyboardInterrupt | SystemExit | NDPPError | OSError)
-            end_with(KeyboardInterrupt() if PRESSED.get() and not known else error, Options(command))
+        with Signals():
+            try:
+                command(*args, **kwargs)
+                sys.stdout.flush()
+            except (typer.BadParameter, typer.Exit, typer.Abort):
+                raise
+            except BaseException as error:
+                if DEBUG.get() and not isinstance(error, SystemExit):
+                    traceback.print_exc()
+                # A library that is being imported may turn an interrupt into any other exception.
+                known = isinstance(error, KeyboardInterrupt | SystemExit | NDPPError | OSError)
+                end_with(KeyboardInterrupt() if Signals.number and not known else error, Options(command))
 
     return run
 
@@ -135,7 +175,7 @@ def end_with(error: BaseException, names: Names | None = None) -> NoReturn:
     if isinstance(error, SystemExit):
         raise error
     interrupted = isinstance(error, KeyboardInterrupt)
-    code = 0 if reader_left(error) else 128 + (PRESSED.get() or signal.SIGINT) if interrupted else FAILED
+    code = 0 if reader_left(error) else 128 + (Signals.number or signal.SIGINT) if interrupted else FAILED
     if interrupted:
         print(f"\nndpp: interrupted{'; ' + str(error) if str(error) else ''}", file=sys.stderr)
     elif code == FAILED:

@@ -52,6 +52,8 @@ KEPT_SIDES = 512
 """Items of a component, those proposed most often, whose sides are computed once for all samples."""
 AT_ONCE = 8
 """Families whose factors are multiplied before the logarithm is taken."""
+RARE, ROUNDING = 1e-4, 1e-7
+"""Probability below which a number of items is drawn with a finer tilt, and a bound of its error with any tilt."""
 LOG_DAMPING = 36.0
 """Minus the logarithm of by how much less a number of items counts than one that is smaller by the number of points of the circle."""
 
@@ -151,13 +153,16 @@ class Counts(NamedTuple):
         """Bytes of its own arrays; its parts count theirs."""
         return n_bytes_of((self.log_mean, self.unit, tuple(vars(self.alone).values())))
 
-    def chance(self, count: int, removed: IntArray) -> float:
-        """Return P(|R| = count) without some rows."""
+    def tilted_chance(self, count: int, removed: IntArray) -> float:
+        """Return P(|R| = count) without some rows, with odds times ρ."""
         if count >= 2 * len(self.z):
             return 0.0
         logs = self.log_mean - self.groups.take(removed).values(self.z)[0].sum(axis=0)
-        found = float(np.exp(logs - count * np.log(self.z)).real.sum()) / len(self.z)
-        return max(0.0, found) * float(np.exp(self.unit.sum() - self.unit[removed].sum() - count * self.log_rho))
+        return max(0.0, float(np.exp(logs - count * np.log(self.z)).real.sum()) / len(self.z))
+
+    def untilted(self, chance: float, count: int, removed: IntArray) -> float:
+        """Return P(|R| = count) without some rows, from what it is with odds times ρ."""
+        return chance * float(np.exp(self.unit.sum() - self.unit[removed].sum() - count * self.log_rho))
 
     def draw(self, rng: np.random.Generator, count: int, removed: IntArray) -> IntArray:
         """Draw so many items of rows other than these: as rows, or, of families, as items."""
@@ -182,13 +187,13 @@ class FurtherItems(NamedTuple):
     """Sets of a :class:`Union` with ``left`` items in addition to the given ones; None: with any number of them.
 
     T, which costs most, is accepted with probability P(|R ∖ T| = what is missing) / ``bound``, and then R is drawn with so many items.
-    ``counts(m, T ∪ J)`` tells how many items R ∖ T ∖ J has and draws m of them; ``parts`` and ``families`` are those of families and of
-    given items.
+    ``counts(m, T ∪ J)`` tells how many items R ∖ T ∖ J has and draws m of them, with a finer tilt if its third argument is true; ``parts``
+    and ``families`` are those of families and of given items.
     """
 
     union: Union
     left: int | None
-    counts: Callable[[int, IntArray], Counts]
+    counts: Callable[[int, IntArray, bool], Counts]
     bound: float
     parts: FamilyParts | None
     families: GivenFamilies | None
@@ -204,8 +209,12 @@ class FurtherItems(NamedTuple):
         count = self.left - len(items)
         if count < 0:
             return None
-        counts = self.counts(count, removed)
-        if rng.random() * self.bound >= counts.chance(count, removed):
+        counts, sought = self.counts(count, removed, False), rng.random() * self.bound
+        chance = counts.tilted_chance(count, removed)
+        if chance < RARE and sought < counts.untilted(2 * chance + ROUNDING, count, removed):
+            counts = self.counts(count, removed, True)
+            chance = counts.tilted_chance(count, removed)
+        if sought >= counts.untilted(chance, count, removed):
             return None
         others = counts.draw(rng, count, removed)
         return np.concatenate([items, self._ids(others) if self.parts is None else others])

@@ -39,7 +39,8 @@ MAX_PROPOSALS = 10**5
 MAX_EXPECTED = 1e4
 """Largest acceptable mean number of proposals per draw."""
 MANY = 1000
-"""After so many proposals, their mean number is computed where it was not known, and draws that need too many are refused."""
+"""After so many proposals, their mean number is computed where it was not known. If it is too large, tilts are finer from then on, and if
+it still is, the draw is refused."""
 AVOIDED = 0.7
 """Largest mean number of excluded items in a set at which sets that have one are rejected."""
 GIVE_UP_FACTOR = 50
@@ -106,12 +107,15 @@ class LawSampler(Sampler):
         """Draw one set, as sorted items of the catalogue."""
         if not len(self.cdf):
             return Draw(np.sort(self.given), {"proposals": 0, "rejections": 0})
+        cdf, store = self.cdf, self.store
         for proposals in range(1, self._most_proposals + 1):
             look()
-            if proposals == MANY and isinstance(self.store, Begun):
-                check_expected(self.store.expected(self.cdf))
-            c = look_up_cdf(self.cdf, rng.random()) if len(self.cdf) > 1 else 0
-            ids = self.store[c].propose(rng)
+            if proposals == MANY and isinstance(store, Begun):
+                if store.expected(cdf) > MAX_EXPECTED:
+                    cdf, store = store.finer
+                check_expected(store.expected(cdf))
+            c = look_up_cdf(cdf, rng.random()) if len(cdf) > 1 else 0
+            ids = store[c].propose(rng)
             if ids is not None and not (len(self.avoid) and np.isin(ids, self.avoid).any()):
                 return Draw(
                     np.sort(np.concatenate([self.given, ids])), {"proposals": proposals, "rejections": proposals - 1}

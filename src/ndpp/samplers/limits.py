@@ -441,5 +441,5 @@ class Begun:
         return FurtherItems(union.given(families.families), None, _no_counts, 1.0, parts, families)
 
 
-def _no_counts(count: int, removed: IntArray) -> Any:
+def _no_counts(count: int, removed: IntArray, is_fine: bool) -> Any:
     raise AssertionError("sets of any size need no counts")

@@ -6,7 +6,8 @@ Sets of k items: the probability of this size in each component would take long 
 with probability ∝ w_c ρ_c^(−k) Z_c(ρ_c, J) / Z_c, where Z(ρ, J) is the weight of all sets that contain J with all odds times ρ, and then a
 set of the component with these odds, which is accepted if it has k items; what is rejected includes the component. This is exact for every
 ρ_c, and fast if about k items are expected. Where k is a common size, ρ_c = 1 serves. Otherwise all components are tilted, once for each
-number of further items; the ρ_c are on a grid, so that several sizes share what draws from a component.
+number of further items; the ρ_c are on a grid, so that several sizes share what draws from a component. Large families that come with all
+their items or none need a finer one, for which the ρ_c are computed and not guessed (``is_fine``).
 
 Of a set S = T ∪ R, T is drawn first, and accepted by the chance that R has as many other items as are missing. Let b_c be a bound of these
 chances (:meth:`Store.bounds`): T is accepted with probability chance / b_c, and component c proposed b_c times as often. Components whose
@@ -30,13 +31,13 @@ from ndpp.laws.patterns import FamilyGroups, Patterns
 from ndpp.laws.shared import SharedTies
 from ndpp.laws.tied import TiedMixture
 from ndpp.linalg.eigen import is_skew
-from ndpp.linalg.tilts import MOST_TILT
+from ndpp.linalg.tilts import MOST_TILT, solve_tilt
 from ndpp.samplers.components import Counts, FamilyParts, FurtherItems, GivenFamilies, Union, circle
 from ndpp.samplers.exact.ladder import Cache, n_bytes_of
 from ndpp.samplers.tilted import TiltedComponents, log_weights, products
 
-RUNG = 0.25
-"""log ρ is a multiple of this."""
+RUNG, FINE = 0.25, 64
+"""log ρ is a multiple of this, or of its ``FINE``-th part."""
 COMMON = 0.15
 """If this part of the proposals without a tilt is accepted, no component is tilted."""
 FAR = 3.0
@@ -83,7 +84,7 @@ class Tilted:
     ``lone`` is −v as in :meth:`Store.bounds`, with the sums of its largest terms as in :func:`_with_least`.
     """
 
-    def __init__(self, mixture: SharedTies, rungs: IntArray, sides: Cache) -> None:
+    def __init__(self, mixture: SharedTies, rungs: FloatArray, sides: Cache) -> None:
         self.rungs, log_tilt = rungs, rungs * RUNG
         self.lone = _with_least(-mixture.lone_odds * np.exp(log_tilt[:, None] - 2 * mixture.log_rows(log_tilt)))
         self.components = TiltedComponents(mixture, self.log_factors, rungs != 0, sides)
@@ -112,6 +113,7 @@ class Store:
     def __init__(self, mixture: SharedTies, memory: int) -> None:
         self.mixture, self.memory, self.rows = mixture, memory, Cache(int(FOR_ROWS * memory))
         self.unions = Cache(memory - self.rows.memory)
+        self._fine_tilts: dict[tuple[int, float], float] = {}
 
     def __reduce__(self) -> Any:
         return store_of, (self.mixture, self.memory)
@@ -130,31 +132,32 @@ class Store:
 
         return self.rows.remember_many(rows.tolist(), make)
 
-    def union(self, c: int, rung: int) -> Union:
+    def union(self, c: int, rung: float) -> Union:
         """Return what draws from component c, with the odds of its items times exp(rung · RUNG)."""
         return self.unions.remember((c, rung), lambda: Union.prepare(*self._rows(c, rung * RUNG), self.unions.memory))
 
-    def parts(self, c: int, rung: int) -> FamilyParts:
+    def parts(self, c: int, rung: float) -> FamilyParts:
         """Return the patterns of the families of component c."""
         odds = self.mixture.odds[c]
         return self.unions.remember((c, rung, "parts"), lambda: FamilyParts.of(self.patterns(rung), odds))
 
-    def patterns(self, rung: int) -> Patterns:
+    def patterns(self, rung: float) -> Patterns:
         """Return the patterns of all components with the odds of items times exp(rung · RUNG)."""
         found = self.mixture.patterns
         assert found is not None  # asked for families only
         return self.unions.remember(("patterns", rung), lambda: found.with_odds(found.odds * np.exp(rung * RUNG)))
 
-    def counts(self, c: int, rung: int, count: int, removed: IntArray) -> Counts:
+    def counts(self, c: int, rung: float, count: int, removed: IntArray, is_fine: bool = False) -> Counts:
         """Return how many items of component c come by themselves, and what draws ``count`` of them from rows that are not removed."""
         n = int(self.mixture.largest[c])
         n_left = n - int(self.mixture.largest_of_rows(removed, c).sum())
         wanted = min(count * n / max(n_left, count, 1), n - 0.3)
-        tilt = COARSE * round((self._log_tilt_alone(c, wanted) / RUNG - rung) / COARSE)
+        unit, log_tilt = (1 / FINE, self._fine_tilt_alone) if is_fine else (COARSE, self._log_tilt_alone)
+        tilt = unit * round((log_tilt(c, wanted) / RUNG - rung) / unit)
         n_nodes = N_NODES + 2 * max(0, count - N_NODES // 4)
         return self.unions.remember((c, rung, tilt, n_nodes), lambda: self._counts(c, rung, tilt, n_nodes))
 
-    def _counts(self, c: int, rung: int, tilt: int, n_nodes: int) -> Counts:
+    def _counts(self, c: int, rung: float, tilt: float, n_nodes: int) -> Counts:
         odds, patterns, log_rho = self.union(c, rung).alone.odds, self.mixture.patterns, tilt * RUNG
         if patterns is None:
             return Counts.of_items(odds, log_rho, n_nodes)
@@ -166,7 +169,7 @@ class Store:
         factors = self.unions.remember(key, lambda: np.expm1(at_z[:-1].clip(max=MOST_LOG)))
         return Counts.of_families(odds, log_rho, groups, self.parts(c, rung + tilt), factors, z)
 
-    def _products(self, rung: int, z: Any) -> Any:
+    def _products(self, rung: float, z: Any) -> Any:
         """Return log Π (1 + ρ z r) of the states of families on a rung, and 0 for slots without one."""
         patterns = self.patterns(rung)
 
@@ -179,9 +182,14 @@ class Store:
         """Return a mixture of the rows that sets touch, and the number in it of a component, tilted."""
         return (self.mixture.tilted(log_tilt, [c]), 0) if log_tilt else (self.mixture.touched, c)
 
-    def tilted(self, left: int) -> Tilted:
+    def tilted(self, left: int, is_fine: bool = False) -> Tilted:
         """Return all components, tilted towards ``left`` items. O(C n r²), once for all baskets."""
-        return self.unions.remember(("tilted", left), lambda: Tilted(self.mixture, self._rungs(left), self.rows))
+
+        def make() -> Tilted:
+            rungs = np.round(self.mixture.tilts(left) / RUNG * FINE) / FINE if is_fine else self._rungs(left)
+            return Tilted(self.mixture, rungs, self.rows)
+
+        return self.unions.remember(("tilted", left, is_fine), make)
 
     @cached_property
     def _log_means(self) -> dict[float, FloatArray]:
@@ -204,11 +212,26 @@ class Store:
                 known[x] = (log_rows(x) - log_rows(0.0)).sum(axis=1)
 
     def _log_tilt_alone(self, c: int, wanted: float) -> float:
+        """Return about the tilt with which so many items of R are expected."""
         middles, means = self._means_alone(wanted)
         with np.errstate(divide="ignore"):
             return float(np.interp(np.log(max(wanted, 0.3)), np.log(means[:, c]), middles))
 
-    def _rungs(self, left: int) -> IntArray:
+    def _fine_tilt_alone(self, c: int, wanted: float) -> float:
+        """Return the same to more digits; few numbers of items are ever wanted."""
+        if (c, wanted) in self._fine_tilts:
+            return self._fine_tilts[c, wanted]
+
+        def moments(log_tilt: float) -> tuple[float, float]:
+            parts = self.mixture._untied(np.array([log_tilt]), np.array([c]))
+            mean, variance = np.sum([(mean.sum(), variance.sum()) for _, _, mean, variance in parts], axis=0)
+            return float(mean), float(variance)
+
+        found = solve_tilt(moments, max(wanted, 0.3), self._log_tilt_alone(c, wanted), max_step=10.0)
+        self._fine_tilts[c, wanted] = found
+        return found
+
+    def _rungs(self, left: int) -> FloatArray:
         """Guess the rungs on which about ``left`` items are expected of each component.
 
         Σ x^a / (1 + x^a) items are taken to come with T, for equal eigenvalues x that grow with |R|, and a = 2 if ties are skew.
@@ -221,7 +244,7 @@ class Store:
         wanted = np.clip(left, 0.3, self.mixture.largest - 0.3)
         with np.errstate(divide="ignore"):
             found = [np.interp(np.log(size), np.log(mean), middles) for size, mean in zip(wanted, means.T)]
-        return np.round(np.array(found) / RUNG).astype(np.int64)
+        return np.round(np.array(found) / RUNG)
 
     @cached_property
     def moments(self) -> tuple[FloatArray, ...]:
@@ -268,12 +291,12 @@ class Begun:
     """What draws the further items of sets of a mixture: from component c on rung ``rungs[c]``, ``left`` items (None: any number)."""
 
     def __init__(
-        self, store: Store, ids: IntArray, left: int | None, rungs: IntArray, bounds: FloatArray | None = None
+        self, store: Store, ids: IntArray, left: int | None, rungs: FloatArray, bounds: FloatArray | None = None
     ) -> None:
         self.store, self.ids, self.left, self.rungs = store, ids, left, rungs
         self.bounds = np.ones(len(rungs)) if bounds is None else bounds
         self._made: dict[int, FurtherItems] = {}
-        self._families: dict[int, GivenFamilies] = {}
+        self._families: dict[float, GivenFamilies] = {}
         self._expected: float | None = None
 
     def __reduce__(self) -> Any:
@@ -281,7 +304,7 @@ class Begun:
 
     def __getitem__(self, c: int) -> FurtherItems:
         if c not in self._made:
-            (union, families), rung = self.given(c), int(self.rungs[c])
+            (union, families), rung = self.given(c), float(self.rungs[c])
             counts = partial(self.store.counts, c, rung)
             parts = None if families is None else self.store.parts(c, rung)
             self._made[c] = FurtherItems(union, self.left, counts, float(self.bounds[c]), parts, families)
@@ -289,7 +312,7 @@ class Begun:
 
     def given(self, c: int) -> tuple[Union, GivenFamilies | None]:
         """Return component c given the items, and their families."""
-        rung, mixture = int(self.rungs[c]), self.store.mixture
+        rung, mixture = float(self.rungs[c]), self.store.mixture
         union = self.store.union(c, rung)
         if mixture.patterns is None:
             return union.given(mixture.base.rows_of(self.ids)), None
@@ -311,14 +334,23 @@ class Begun:
             self._expected = float(1 / max(chance, np.finfo(float).tiny))
         return self._expected or 1.0
 
+    @cached_property
+    def finer(self) -> tuple[FloatArray, Begun]:
+        """The weights by which components are proposed with finer tilts, cumulative, and what draws from them."""
+        store, size = self.store, None if self.left is None else self.left + len(self.ids)
+        weights, begun = begin(store.mixture, self.ids, size, store.memory, is_fine=True)
+        return np.cumsum(weights), begun
 
-def begin(mixture: SharedTies, ids: IntArray, size: int | None, memory: int) -> tuple[FloatArray, Begun]:
+
+def begin(
+    mixture: SharedTies, ids: IntArray, size: int | None, memory: int, *, is_fine: bool = False
+) -> tuple[FloatArray, Begun]:
     """Return the weights by which components are proposed, and what draws from them."""
     store = store_of(mixture, memory)
     log_posterior = _log_posterior(store, ids)
     if log_posterior.max() == -np.inf:
         raise mixture._impossible(ids, None)
-    posterior, rungs = np.exp(log_posterior - log_posterior.max()), np.zeros(len(log_posterior), np.int64)
+    posterior, rungs = np.exp(log_posterior - log_posterior.max()), np.zeros(len(log_posterior))
     if size is None:
         return posterior, Begun(store, ids, None, rungs)
     left, most = size - len(ids), mixture.largest_given(ids)
@@ -331,8 +363,8 @@ def begin(mixture: SharedTies, ids: IntArray, size: int | None, memory: int) -> 
     chances = store.unions.remember(("chances", left), lambda: _size_chances(mean, variance, left))
     weights = posterior * bounds
     if posterior @ chances < COMMON * weights.sum():
-        tilted = store.tilted(left)
-        others = store.unions.remember(("others", left, len(ids)), lambda: tilted.bounds(left + len(ids)))
+        tilted = store.tilted(left, is_fine)
+        others = store.unions.remember(("others", left, len(ids), is_fine), lambda: tilted.bounds(left + len(ids)))
         with np.errstate(divide="ignore"):
             log_plain, log_units = np.log(weights) + log_posterior.max(), np.log(others) - size * tilted.rungs * RUNG
         logs, at = tilted.components.choose(ids, log_plain, log_units)

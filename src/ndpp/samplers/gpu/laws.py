@@ -54,9 +54,8 @@ def prepare(sampler: Sampler, device: torch.device) -> Engine | None:
     """Return the engine that draws the samples of a prepared sampler on a device; None if there is nothing to draw."""
     if isinstance(sampler, Exact):
         return ExactEngine.prepare(sampler, device)
-    assert isinstance(sampler, LawSampler) and not len(
-        sampler.avoid
-    )  # engines draw from mixtures without the excluded items
+    assert isinstance(sampler, LawSampler)
+    assert not len(sampler.avoid)  # engines draw from mixtures without the excluded items
     if not len(sampler.cdf):
         return None
     if isinstance(sampler.store, Begun):
