@@ -65,16 +65,23 @@ def from_onehot(frame: Any, basket: str | None) -> tuple[Long, list[str]]:
     return Long(np.concatenate([*holders, np.empty(0, np.int64)]), len(table), items, ids), list(map(str, names))
 
 
-def read_parquet(source: PathOrFile, columns: Columns, name: str) -> Any:
-    """Return the columns of the long form in a Parquet file as a pyarrow table."""
+def parquet_columns(source: PathOrFile, name: str) -> dict[str, list[Any]]:
+    """Return all columns of single values of a Parquet file."""
+    table = _narwhals(read_parquet(source, None, name))
+    return {column: _values(table[column], column) for column in table.columns if not table[column].dtype.is_nested()}
+
+
+def read_parquet(source: PathOrFile, columns: Columns | None, name: str) -> Any:
+    """Return the columns of the long form in a Parquet file, or all columns, as a pyarrow table."""
     pyarrow = needs_pyarrow("Reading Parquet")
     if isinstance(source, (str, os.PathLike)) and not Path(source).exists():
         raise FileNotFoundError(f"no such file: {name}")
     try:
         with pyarrow.parquet.ParquetFile(source) as file:
             there = file.schema_arrow.names
-            columns.find(there, name)
-            table = file.read(columns=there if columns.completions(there) else list(columns))
+            if columns is not None:
+                columns.find(there, name)
+            table = file.read(columns=there if columns is None or columns.completions(there) else list(columns))
             table.validate(full=True)  # text that is not UTF-8 would fail only when it is looked at
             return table
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as reason:

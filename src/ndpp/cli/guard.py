@@ -31,7 +31,14 @@ ARGUMENTS: ContextVar[Sequence[str]] = ContextVar("arguments", default=())
 PRESSED = ContextVar("pressed", default=0)
 """The number of the signal that has interrupted the command, 0 if none has."""
 FAILED = 1
-ALIASES = {"format": "from", "candidates": "only", "n_samples": "number", "n_jobs": "jobs", "n_missions": "missions"}
+ALIASES = {
+    "format": "from",
+    "candidates": "only",
+    "n_samples": "number",
+    "n_jobs": "jobs",
+    "n_missions": "missions",
+    "limits": "limit",
+}
 """Names of options that differ from the argument they set."""
 SWITCHES = {("as_labels", "True"): "--labels", ("as_labels", "False"): "--ids", ("resume", "True"): "--resume"}
 """Options without a value."""
