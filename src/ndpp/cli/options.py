@@ -99,7 +99,7 @@ _TO = "Output format; default: by the suffix of -o, else text."
 _CANDIDATES = "File of such items, one per line, or the column item of a table."
 _CATEGORIES = "The only categories to recommend from, separated by commas; may be repeated."
 _LIMIT = "A limit on each basket: dairy=1..2, dairy<=2, price<=20, weight>=2; given items count. May be repeated."
-_TABLE = "Table of the items, for --limit: the column item, categories to count, numbers to add up."
+_TABLE = "Table of the items, for limits: the column item, categories to count, numbers to add up."
 _MISSING = "Rows without a basket or an item (empty, NA, NaN, null); keep takes NA and the like for names."
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help=_MODEL, show_default=False)]
 BasketFile = Annotated[
