@@ -148,7 +148,7 @@ async def model(request: Request) -> Response:
     """Shape, size distribution, and missions if the model has them."""
 
     def described(model: Served) -> s.ModelAnswer:
-        about = {"name": model.name, "checksum": model.checksum, "columns": s.Column.of(model.table)}
+        about: dict[str, Any] = {"name": model.name, "checksum": model.checksum, "columns": s.Column.of(model.table)}
         return s.ModelAnswer(**vars(answers.describe(model)), **about)
 
     return await ask(request, described)
