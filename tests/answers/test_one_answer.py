@@ -64,12 +64,15 @@ def served(tmp_path_factory) -> Iterator[dict[str, tuple[Any, Path, str]]]:
     folder = tmp_path_factory.mktemp("one")
     table = folder / "categories.csv"
     table.write_text("item,category\n" + "".join(f"{item},{name}\n" for item, name in CATEGORY_OF.items()))
+    products = folder / "products.csv"
+    rows = "".join(f"{item},{name},{len(item)}.5\n" for item, name in CATEGORY_OF.items())
+    products.write_text(f"item,category,price\n{rows}")
     with ExitStack() as stack:
         found = {}
         for name, make in LAWS.items():
             law, path = make(), folder / f"{name}.safetensors"
             ndpp.save(law, path)
-            found[name] = (law, path, stack.enter_context(serving(create_app(path, category_of=table))))
+            found[name] = (law, path, stack.enter_context(serving(create_app(path, category_of=table, table=products))))
         yield found
 
 
@@ -202,6 +205,38 @@ def test_completions(model: Asked):
     assert [sorted(basket) for basket in printed["baskets"]] == [sorted(one.items) for one in expected.baskets]
 
 
+def test_limits(model: Asked):
+    """As records of Python, and in words everywhere."""
+    table, prices = model.path.parent / "products.csv", {item: len(item) + 0.5 for item in model.law.labels}
+    counted = [item for item in model.law.labels if CATEGORY_OF[item] == "b"]
+    limits = [ndpp.Limit(counted, 1, 2), ndpp.Limit(prices, most=25)]
+    words = ["b=1..2", "price<=25"]
+    options = ["--table", table, *(part for word in words for part in ("--limit", word))]
+    drawn = model.law.sample(4, given=["tea"], limits=limits, rng=5)
+    expected = [[model.law.labels[i] for i in basket] for basket in drawn]
+    prepared = answers.Prepared(model.law, answers.ItemTable.read(table, model.law))
+    for law, asked in ((model.law, limits), (prepared, words)):
+        found = answers.complete(law, ["tea"], n=4, limits=asked, seed=5)
+        assert [list(one.items) for one in found.baskets] == expected
+    close(model.post("complete", basket=["tea"], n=4, limits=words, seed=5), told(found))
+    printed = model.command("complete", "--given", "tea", "-n", 4, "--seed", 5, *options)["baskets"]
+    assert [sorted(basket) for basket in printed] == [sorted(basket) for basket in expected]
+    freely = [[model.law.labels[i] for i in basket] for basket in model.law.sample(4, limits=limits, rng=6)]
+    assert [one["items"] for one in model.post("sample", n=4, limits=words, seed=6)["baskets"]] == freely
+    assert model.command("sample", "-n", 4, "--seed", 6, *options)["baskets"] == freely
+    upper = [ndpp.Limit(counted, most=2), limits[1]]
+    best = model.law.recommend(["tea", "butter"], n=6, limits=upper)
+    asked = {"n": 6, "limits": ["b<=2", "price<=25"]}
+    answer = told(answers.recommend(prepared, ["tea", "butter"], **asked))
+    assert [row["item"] for row in answer["items"]] == list(best.labels)
+    close(model.post("recommend", basket=["tea", "butter"], **asked), answer)
+    batch = post(f"{model.url}/api/batch", json={"task": "recommend", "baskets": [["tea", "butter"]], **asked})
+    close(json.loads(batch.text), {"index": 0, **answer})
+    options[3] = "b<=2"
+    printed = model.command("recommend", "--given", "tea,butter", "-n", 6, *options)["recommendations"]
+    close(printed, [answer["items"]])
+
+
 @pytest.mark.parametrize("item", ["bread", "tea"])
 def test_related_items(model: Asked, item: str):
     expected = told(answers.related(model.law, item, n=5))
@@ -235,6 +270,7 @@ def test_descriptions(model: Asked):
     sent = get(f"{model.url}/api/model").json()
     assert sent.pop("name") == model.path.stem
     checksum, printed = sent.pop("checksum"), model.command("info")
+    assert [column["name"] for column in sent.pop("columns")] == ["price", "category"]
     close(sent, expected)
     assert printed["crc32"] == checksum
     names = {"n_items": "items", "labelled": "labels", "size_distribution": "size_law"}

@@ -40,7 +40,7 @@ def test_recommendations_keep_upper_limits_with_the_basket(kind: Kind):
 def test_what_no_list_can_promise():
     law = entries(KINDS[0], BASES[0])[0].law
     with pytest.raises(
-        InvalidInputError, match=r"limits of recommendations must be upper ones.*'even'.*greedy_map or sample"
+        InvalidInputError, match=r"limits can only bound recommendations from above.*'even'.*sample, greedy_map"
     ):
         ndpp.recommend(law, [], limits=Limit(EVEN, least=1, name="even"))
 

@@ -481,6 +481,59 @@ def test_axe_would_find_something(page):
     assert "html-has-lang" in [one["id"] for one in page.evaluate("axe.run()")["violations"]]
 
 
+def test_limits_are_kept_and_what_is_wrong_with_them_is_told_in_its_card(browser, kernel, model, tmp_path):
+    """A budget and a count, by keyboard alone; axe is asked at both widths, in the light and in the dark."""
+    package = pytest.importorskip(
+        "axe_playwright_python", reason="needs axe-playwright-python: pip install 'ndpp[dev]'"
+    )
+    sauces = {"tomato sauce", "pesto", "curry paste"}
+    rows = "".join(
+        f'"{label.replace(chr(34), chr(34) * 2)}",{"<b>sauces" if label in sauces else "other"},2\n'
+        for label in kernel.labels
+    )
+    (tmp_path / "products.csv").write_text(f"item,kind,price\n{rows}", encoding="utf-8")
+    with serving(create_app(model, table=tmp_path / "products.csv")) as url:
+        page, errors = browser.new_page(viewport={"width": 1440, "height": 900}), []
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.set_default_timeout(20_000)
+        page.goto(f"{url}/?item=bread")
+        filled(page)
+        page.locator("summary").press("Enter")
+        page.get_by_role("spinbutton", name="price in total, at most").fill("8")
+        page.get_by_label("How many of").select_option("<b>sauces")
+        page.get_by_role("button", name="Add", exact=True).press("Enter")
+        expect(page.get_by_role("spinbutton", name="<b>sauces, at least")).to_be_focused()
+        page.keyboard.type("2")
+        page.keyboard.press("Tab")
+        page.keyboard.type("2")
+        page.keyboard.press("Tab")
+        expect(page.locator("summary")).to_have_text("Limits (2)")
+        filled(page)
+        cards = [set(card.locator("bdi").all_text_contents()) for card in page.locator("#whole .card").all()]
+        assert len(cards) == 4
+        assert all(len(card & sauces) == 2 and len(card) <= 3 for card in cards)  # and bread: at most 8 in all
+        best = page.locator("#next .row a").all_text_contents()
+        assert len(best) == 3
+        assert len(sauces & set(best)) <= 2
+        page.get_by_role("spinbutton", name="<b>sauces, at least").fill("3")
+        page.keyboard.press("Enter")
+        expect(page.locator("#whole .trouble")).to_contain_text("'<b>sauces': at least 3 and at most 2")
+        expect(page.locator("#next .row")).to_have_count(3)  # which keeps the upper limits
+        for width, scheme in ((390, "light"), (1440, "dark")):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+            page.evaluate((Path(package.__file__).parent / "axe.min.js").read_text(encoding="utf-8"))
+            found = page.evaluate("axe.run()")["violations"]
+            assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.get_by_role("button", name="Remove the limit on <b>sauces").press("Enter")
+        expect(page.locator("#limit-names")).to_be_focused()
+        expect(page.locator("summary")).to_have_text("Limits (1)")
+        expect(page.locator("#whole .card")).to_have_count(4)
+        assert all("422" in text for text in errors)
+        page.close()
+
+
 def test_missions_are_shown_as_text(browser, mixture, tmp_path):
     """The missions of the model, and those that the basket probably belongs to; a name is text, whatever it looks like."""
     ndpp.save(mixture, tmp_path / "trips")

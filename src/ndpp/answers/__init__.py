@@ -19,9 +19,11 @@ from ndpp.answers.questions import (
 )
 from ndpp.answers.records import Record
 from ndpp.answers.relations import MOST_POPULAR, pairs, related
+from ndpp.answers.table import ItemTable
 
 __all__ = [
     "MOST_POPULAR",
+    "ItemTable",
     "Prepared",
     "Record",
     "complete",

@@ -18,9 +18,11 @@ from ndpp.answers.atlas import draw_map
 from ndpp.answers.mission import find_missions
 from ndpp.answers.records import Item, Map, Mission, names_of
 from ndpp.answers.search import LabelIndex
-from ndpp.errors import PrecisionError
+from ndpp.answers.table import ItemTable
+from ndpp.errors import InvalidInputError, PrecisionError
 from ndpp.items.base import look_up_cdf
 from ndpp.laws.law import Law
+from ndpp.laws.limits import Limit
 from ndpp.linalg.size_law import tilted_law
 from ndpp.samplers import Exact
 from ndpp.samplers.base import stream, stream_key
@@ -52,10 +54,12 @@ class Prepared:
     """A law, and what many answers share; each part is computed when first needed. Threads may share it.
 
     Every question of :mod:`ndpp.answers` takes one in place of a law: ``model = answers.Prepared(law)`` answers the second question faster.
+    With a ``table`` of its items, questions take limits in words.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, table: ItemTable | None = None) -> None:
         self.law: Any = Law.required(model)
+        self.table = table
         self._lock = threading.RLock()
 
     @classmethod
@@ -83,6 +87,23 @@ class Prepared:
     def names(self, items: Any, *, ids: bool = False) -> list[Any]:
         """Return items as labels, or as ids if these are wanted or there are no labels."""
         return names_of(self.law, items, ids=ids)
+
+    def limits(
+        self, limits: Any, *, given: Items = (), candidates: Items | None = None, exclude: Items = ()
+    ) -> list[Limit]:
+        """Return limits on baskets that hold given items and candidates, but no excluded items; those in words by the table."""
+        chosen: list[Any] = [limits] if isinstance(limits, Limit | str) else list(limits)
+        words = [one for one in chosen if isinstance(one, str)]
+        if not words:
+            return chosen
+        if self.table is None:
+            raise InvalidInputError(
+                f"in words, such as {words[0]!r}, need a table of the items", argument="limits", advice="Name one with {table}"
+            )  # fmt: skip
+        everything = np.arange(self.law.n_items)
+        left = np.isin(everything, everything if candidates is None else candidates) & ~np.isin(everything, exclude)
+        possible = left | np.isin(everything, given)
+        return [one for one in chosen if not isinstance(one, str)] + self.table.limits(words, possible)
 
     # -- what many answers share ---------------------------------------------------------------------------------------------
 
@@ -153,15 +174,16 @@ class Prepared:
         size: int | None = None,
         exclude: Items = (),
         candidates: Items | None = None,
+        limits: Any = (),
     ) -> list[list[int]]:
         """Return ``n`` baskets as sorted ids, those of ``law.sample(n, …, rng=seed)``.
 
         Beside the given items they hold candidates, if these are listed, and no excluded item.
         """
-        own = self.sampler
-        if own is None or candidates is not None or len(exclude):
+        own, kept = self.sampler, self.limits(limits, given=given, candidates=candidates, exclude=exclude)
+        if own is None or candidates is not None or len(exclude) or kept:
             law = self.law if candidates is None else self.law.restrict(np.union1d(candidates, given))
-            sampler: Any = law.sampler(size=size, given=given, exclude=exclude, memory=MEMORY)
+            sampler: Any = law.sampler(size=size, given=given, exclude=exclude, memory=MEMORY, limits=kept)
         else:
             if not own.symmetric and (size is None or len(given) < size <= self.law.rank):
                 # A basket that never occurs has no precise answer here: the careful way below knows, and says so.

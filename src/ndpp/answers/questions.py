@@ -35,9 +35,9 @@ def recommend(
 ) -> r.Recommended:
     """Return the best items for a basket; with ``why``, what each score owes to what.
 
-    ``options`` are those of :func:`ndpp.recommend`: ``n``, ``candidates``, ``ranking``, ``damping``, ``support`` and ``per_category``;
-    and ``exclude``, items that are never recommended. With ``unknown="skip"``, items that are not in the catalogue are left out, and
-    named in the answer as ``skipped``.
+    ``options`` are those of :func:`ndpp.recommend`: ``n``, ``candidates``, ``ranking``, ``damping``, ``support``, ``per_category`` and
+    ``limits``, which may be in words if the model has a table (:class:`ItemTable`); and ``exclude``, items that are never recommended.
+    With ``unknown="skip"``, items that are not in the catalogue are left out, and named in the answer as ``skipped``.
 
     Examples
     --------
@@ -48,7 +48,8 @@ def recommend(
     tomato sauce  0.3174      0.3174        1      1     None  None     0.3174
     """
     own, skipped = Prepared.of(model), _skipping(unknown)
-    given, rule = own.ids(basket, skipped=skipped), _rule(own, skipped, **options)
+    given = own.ids(basket, skipped=skipped)
+    rule = _rule(own, given, skipped, **options)
     best = rule.best_for(given)
     return _recommended(own, given, best, rule.ranking, why=why, ids=ids, skipped=_distinct(skipped))
 
@@ -58,7 +59,7 @@ def recommend_each(
 ) -> Recommendations[r.Recommended]:
     """Return :func:`recommend` of each basket, None for baskets of probability zero: thousands of baskets in a few seconds."""
     own = Prepared.of(model)
-    rule = _rule(own, None, **options)
+    rule = _rule(own, np.unique(baskets.indices), None, **options)
     found = zip(baskets, rule.best_of_each(baskets))
     answers = (best and _recommended(own, basket, best, rule.ranking, why=why, ids=ids) for basket, best in found)
     return Recommendations(answers, baskets.ids_or_numbers)
@@ -91,11 +92,13 @@ def why(
 
 
 def _rule(
-    own: Prepared, skipped: list[r.Item] | None, *, candidates: Any = None, exclude: Any = (), **options: Any
-) -> Rule:
-    """Return how items are ranked, and which may be listed."""
+    own: Prepared, given: IntArray, skipped: list[r.Item] | None, *, candidates: Any = None, exclude: Any = (), limits: Any = (),
+    **options: Any,
+) -> Rule:  # fmt: skip
+    """Return how items are ranked beside given ones, and which may be listed."""
     allowed = allowed_items(own, candidates, exclude, skipped)
-    return Rule.of(own.law, candidates=allowed, popularity=own.popularity, **options)
+    kept = own.limits(limits, given=given, candidates=allowed)
+    return Rule.of(own.law, candidates=allowed, popularity=own.popularity, limits=kept, **options)
 
 
 def allowed_items(own: Prepared, candidates: Any, exclude: Any, skipped: list[r.Item] | None) -> IntArray | None:
@@ -206,13 +209,15 @@ def complete(
     size: int | None = None,
     candidates: Any = None,
     exclude: Any = (),
+    limits: Any = (),
     seed: int | None = None,
     ids: bool = False,
     unknown: str = "error",
 ) -> r.Completed:
     """Return ``n`` exact samples that contain the basket, those of ``law.sample(n, given=basket, rng=seed)``.
 
-    With ``unknown="skip"``, items that are not in the catalogue are left out, and named in the answer as ``skipped``.
+    ``limits`` are those of ``law.sample``; they may be in words if the model has a table (:class:`ItemTable`). With
+    ``unknown="skip"``, items that are not in the catalogue are left out, and named in the answer as ``skipped``.
     """
     own, skipped = Prepared.of(model), _skipping(unknown)
     seed = secrets.randbelow(2**32) if seed is None else seed
@@ -224,7 +229,7 @@ def complete(
     if both.size:
         name = own.names(both[:1])[0]
         raise InvalidInputError(f"{name!r} is in the basket and in exclude; it can be in one of them")
-    drawn = own.draw(n, seed, given=given, size=size, exclude=never, candidates=only)
+    drawn = own.draw(n, seed, given=given, size=size, exclude=never, candidates=only, limits=limits)
     held = set(given.tolist())
     added = [[item for item in items if item not in held] for items in drawn]
     names = [tuple(tuple(own.names(items, ids=ids)) for items in pair) for pair in zip(drawn, added)]

@@ -24,7 +24,7 @@ from typing import IO, Any, TypeAlias
 
 from ndpp._atomic import replacing
 from ndpp._validation import check_choice
-from ndpp.baskets.frames import PathOrFile, read_parquet, write_parquet
+from ndpp.baskets.frames import PathOrFile, parquet_columns, read_parquet, write_parquet
 from ndpp.baskets.labels import MISSING, Rules, is_plain
 from ndpp.baskets.lines import COMPLETION, SKIP, BadLineError, Columns, Long, records
 from ndpp.errors import InvalidInputError
@@ -131,8 +131,28 @@ def read_csv(source: PathOrFile, columns: Columns, delimiter: str, rules: Rules,
     return Long.grouped(keys, values).present(rules._replace(exact=exact), skipped=skipped)
 
 
-def _dialect(text: str, columns: Columns, default: str) -> tuple[str, bool]:
-    """Return the delimiter, ``default`` or the first one with which the header has both columns, and whether names are exact."""
+def read_table(source: PathOrFile, encoding: str | None = None) -> dict[str, list[Any]]:
+    """Return all columns of a Parquet, TSV or CSV file with a header; a file whose suffix says nothing is CSV."""
+    kind, name = format_of(source, None), name_of(source)
+    if kind == "parquet":
+        return parquet_columns(source, name)
+    text = _read(source, encoding)
+    delimiter, _ = _dialect(text, ("item",), DELIMITERS.get(kind, ","))
+    rows = records(io.StringIO(text, newline=""), name, delimiter=delimiter)
+    header, found = [word.strip() for word in next(rows, (1, [""]))[1]], list[list[str]]()
+    for line, row in rows:
+        if len(row) < len(header):
+            raise BadLineError(name, line, f"expected values for the columns {header}; got {row}")
+        found.append(row)
+    if len(set(header)) < len(header):
+        raise InvalidInputError(
+            f"{name} has two columns {Counter(header).most_common(1)[0][0]!r}; give them different names"
+        )
+    return {column: [row[i] for row in found] for i, column in enumerate(header)}
+
+
+def _dialect(text: str, columns: Iterable[str], default: str) -> tuple[str, bool]:
+    """Return the delimiter, ``default`` or the first one with which the header has these columns, and whether names are exact."""
     header = next((line for line in io.StringIO(text, newline="") if line.strip()), "")
 
     def has_both(mark: str) -> bool:

@@ -67,21 +67,34 @@ def from_onehot(frame: Any, basket: str | None) -> tuple[Long, list[str]]:
     return Long(np.concatenate([*holders, np.empty(0, np.int64)]), len(table), items, ids), list(map(str, names))
 
 
+def parquet_columns(source: PathOrFile, name: str) -> dict[str, list[Any]]:
+    """Return all columns of single values of a Parquet file."""
+    table = _narwhals(_parquet_table(source, None, name))
+    return {column: _values(table[column], column) for column in table.columns if not table[column].dtype.is_nested()}
+
+
 def read_parquet(source: PathOrFile, columns: Columns, rules: Rules) -> Long:
     """Return the long form of a Parquet file."""
+    table = _parquet_table(source, columns, rules.name)
+    exact = EXACT.items() <= (table.schema.metadata or {}).items()
+    return from_frame(table, columns, rules._replace(exact=exact))
+
+
+def _parquet_table(source: PathOrFile, columns: Columns | None, name: str) -> Any:
+    """Return the columns of the long form in a Parquet file, or all columns, as a pyarrow table."""
     pyarrow = needs_pyarrow("Reading Parquet")
     if isinstance(source, (str, os.PathLike)) and not Path(source).exists():
-        raise FileNotFoundError(f"no such file: {rules.name}")
+        raise FileNotFoundError(f"no such file: {name}")
     try:
         with pyarrow.parquet.ParquetFile(source) as file:
             there = file.schema_arrow.names
-            columns.find(there, rules.name)
-            table = file.read(columns=there if columns.completions(there) else list(columns))
+            if columns is not None:
+                columns.find(there, name)
+            table = file.read(columns=there if columns is None or columns.completions(there) else list(columns))
             table.validate(full=True)  # text that is not UTF-8 would fail only when it is looked at
+            return table
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as reason:
-        raise InvalidInputError(f"{rules.name} is not a readable Parquet file: {reason}") from None
-    exact = EXACT.items() <= (table.schema.metadata or {}).items()
-    return from_frame(table, columns, rules._replace(exact=exact))
+        raise InvalidInputError(f"{name} is not a readable Parquet file: {reason}") from None
 
 
 def write_parquet(

@@ -1,4 +1,4 @@
-"""Groups of items, such as categories, from a table."""
+"""What tables say about items: groups, such as categories, and all columns."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ndpp.baskets.baskets import Baskets
-from ndpp.baskets.files import format_of, name_of
+from ndpp.baskets.files import format_of, name_of, read_table
 from ndpp.baskets.frames import PathOrFile
+from ndpp.baskets.labels import MISSING, Rules, encode
 from ndpp.baskets.lines import MissingColumnError
 from ndpp.errors import DataWarning, InvalidInputError
 
@@ -41,3 +42,37 @@ def read_groups(
         for item in items.tolist():
             groups[item] = str(name)
     return groups
+
+
+def read_columns(
+    source: PathOrFile, n_items: int, labels: Sequence[str] | None, *, encoding: str | None = None
+) -> dict[str, list[str | None]]:
+    """Return what each column of a table says about each item of a catalogue, None where it says nothing.
+
+    The column ``item`` names the items, without ``labels`` by ids. The table may hold products that are not in the catalogue.
+    """
+    columns, name = read_table(source, encoding), name_of(source)
+    if "item" not in columns:
+        raise MissingColumnError(name, "item", list(columns), "The table needs a column 'item', a row per item")
+    rules = Rules(None if labels is None else tuple(labels), as_labels=labels is not None, missing="skip", name=name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        words = rules.clean(columns.pop("item"))
+    rows = [row for row, word in enumerate(words) if word is not None]
+    items, _ = encode(rules.items([words[row] for row in rows]), rules.labels, unknown="skip")
+    known = (items >= 0) & (items < n_items)
+    if not known.any():
+        there = f"such as {labels[0]!r}" if labels else f"0 to {n_items - 1}"
+        raise InvalidInputError(
+            f"{name}: none of its {len(items):,} items is in the catalogue, whose items are {there}"
+        )
+    twice = np.flatnonzero(np.bincount(items[known]) > 1)
+    if len(twice):
+        such = int(twice[0]) if labels is None else labels[twice[0]]
+        raise InvalidInputError(f"{name} names item {such!r} twice; it can have one row")
+    out: dict[str, list[str | None]] = {column: [None] * n_items for column in columns}
+    for column, values in columns.items():
+        for row, item in zip(np.array(rows)[known].tolist(), items[known].tolist()):
+            word = "" if values[row] is None else str(values[row]).strip()
+            out[column][item] = None if word in MISSING else word
+    return out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -17,6 +17,7 @@ from ndpp.cli.deliver import Starts, Target, deliver
 from ndpp.cli.journal import read_made_with
 from ndpp.cli.lists import Lists
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.limits import Limit
 from ndpp.samplers import Sampler
 from ndpp.samplers.registry import EXACT, SAMPLERS, Request, SamplerSpec
 
@@ -44,8 +45,8 @@ def sampler_option(help: str, specs: dict[str, SamplerSpec]) -> Any:
     return typer.Option(metavar="NAME", help=f"{help}: {', '.join(specs)}.", autocompletion=complete, callback=check)
 
 
-def prepare(name: str, law: files.Law, request: Request) -> Sampler:
-    """Return a prepared sampler; a request that it cannot meet is a usage error."""
+def prepare(name: str, law: files.Law, request: Request, limits: Sequence[Limit] = ()) -> Sampler:
+    """Return a prepared sampler of baskets that keep limits; a request that it cannot meet is a usage error."""
     spec, exact = SPECS[name], f"--sampler {EXACT.name}"
     # The samplers of the literature are defined for a single kernel.
     serves = isinstance(law, LowRankKernel) or bool(spec.other_laws)
@@ -56,6 +57,10 @@ def prepare(name: str, law: files.Law, request: Request) -> Sampler:
     is_plain = request.steps is None and request.start == "uniform"
     files.require(spec.is_chain or is_plain, f"--steps and --start are for walks; {name} is not a walk")
     files.require(spec.on_gpu or request.device == "cpu", f"--device needs {exact}; others run on the CPU")
+    if limits:
+        files.require(spec is EXACT, f"--limit needs {exact}")
+        ready: Sampler = law.sampler(size=request.size, given=request.given, device=request.device, limits=limits)
+        return ready
     return spec.prepare(cast(LowRankKernel, law), request)
 
 
@@ -88,22 +93,23 @@ def sample(
       ndpp sample model.safetensors -n 1000000 --jobs -1 -o baskets.parquet
       ndpp sample model.safetensors -n 5 --given bread,butter --exclude tea
       ndpp sample model.safetensors -n 5 --candidates-file stock.txt --unknown skip
+      ndpp sample model.safetensors --limit 'dairy=1..2' --limit 'price<=20' --table products.csv
       ndpp sample model.safetensors -n 500 | ndpp evaluate model.safetensors -
     """
     kernel = files.load_model(model)
-    inputs = model, limits.candidates_file, limits.exclude_file
-    target = Target.checked(writing, kernel.labels, *inputs, resume=resume)
+    target = Target.checked(writing, kernel.labels, model, *limits.files, resume=resume)
     if mission is not None:
         kernel = files.of_mission(kernel, mission)
     fixed = files.item_ids(kernel, given, ids=writing.ids)
     lists = Lists(limits, writing.ids, encoding, unknown)
     allowed, chosen = lists.narrowed(kernel, fixed)
-    ready = prepare(sampler, allowed, Request(size, fixed, steps, start, drawing.device))
+    kept, how = lists.limited(kernel, kernel.one_basket(fixed), chosen)
+    ready = prepare(sampler, allowed, Request(size, fixed, steps, start, drawing.device), kept)
     engine = "cpu" if ready.engine is None else "cuda"  # each draws other baskets from the same seed
     seed = _seed(drawing.seed, writing.output, resume=resume)
     made_with = {
         "seed": seed, "first": first, "model_crc32": files.fingerprint(model), "sampler": sampler, "mission": mission, "size": size,
-        "given": fixed.tolist(), **chosen, "steps": steps, "start": start, "device": engine,
+        "given": fixed.tolist(), **chosen, **how, "steps": steps, "start": start, "device": engine,
     }  # fmt: skip
 
     def draw(done: int) -> Iterator[Baskets]:
@@ -136,17 +142,18 @@ def complete(
     Examples:
       ndpp complete model.safetensors --given bread,butter --size 6 -n 3
       ndpp complete model.safetensors half.csv --add 2 -o full.csv
+      ndpp complete model.safetensors half.csv --limit 'price<=20' --table products.csv
       cat half.txt | ndpp complete model.safetensors - --add 1
     """
     kernel = files.load_model(model)
     files.require(size is None or add is None, "use either --size, for the whole basket, or --add, for the new items")
-    inputs = model, baskets, limits.candidates_file, limits.exclude_file
-    target = Target.checked(writing, kernel.labels, *inputs, resume=resume)
+    target = Target.checked(writing, kernel.labels, model, baskets, *limits.files, resume=resume)
     starts = files.given_baskets(kernel, given, baskets, reading, ids=writing.ids)
     target = target._replace(starts=Starts(starts, number, from_file=baskets is not None))
     lists = Lists(limits, writing.ids, reading.encoding, reading.unknown)
     allowed, chosen = lists.narrowed(kernel, np.unique(starts.indices))
     only = starts.indices if chosen["only"] is None else chosen["only"]
+    kept, how = lists.limited(kernel, starts, chosen)
     others = np.setdiff1d(starts.indices, only)  # no candidates, but given in some baskets
     sizes = [size if add is None else n_given + add for n_given in starts.sizes.tolist()]
     if baskets is not None:
@@ -154,13 +161,14 @@ def complete(
     seed = _seed(drawing.seed, writing.output, resume=resume)
     made_with: dict[str, Any] = {
         "seed": seed, "model_crc32": files.fingerprint(model), "number": number, "size": size, "add": add, "device": drawing.device,
-        **chosen, "given": [items.tolist() for items in starts],
+        **chosen, **how, "given": [items.tolist() for items in starts],
     }  # fmt: skip
 
     def draw(done: int) -> Iterator[Baskets]:
         for i in range(done // number, len(starts)):
             begin, own = max(done, i * number), starts[i]
-            ready = allowed.sampler(size=sizes[i], given=own, exclude=np.setdiff1d(others, own), device=drawing.device)
+            apart = np.setdiff1d(others, own)
+            ready = allowed.sampler(size=sizes[i], given=own, exclude=apart, device=drawing.device, limits=kept)
             drawn = ready.stream((i + 1) * number - begin, rng=seed, n_jobs=drawing.jobs, first=begin)
             yield from (part.baskets for part in drawn)
 

@@ -33,7 +33,14 @@ ARGUMENTS: ContextVar[Sequence[str]] = ContextVar("arguments", default=())
 FAILED = 1
 PAUSE = 0.1
 """Seconds after which an interrupt that was lost is raised again."""
-ALIASES = {"format": "from", "candidates": "only", "n_samples": "number", "n_jobs": "jobs", "n_missions": "missions"}
+ALIASES = {
+    "format": "from",
+    "candidates": "only",
+    "n_samples": "number",
+    "n_jobs": "jobs",
+    "n_missions": "missions",
+    "limits": "limit",
+}
 """Names of options that differ from the argument they set."""
 SWITCHES = {("as_labels", "True"): "--labels", ("as_labels", "False"): "--ids", ("resume", "True"): "--resume"}
 """Options without a value."""

@@ -10,15 +10,19 @@ import numpy as np
 
 from ndpp._types import IntArray
 from ndpp._validation import check_items
+from ndpp.answers import ItemTable, Prepared
 from ndpp.answers.records import names_of
+from ndpp.baskets import Baskets
 from ndpp.baskets.files import format_of, read, read_lines, unquoted
 from ndpp.baskets.groups import read_groups
 from ndpp.baskets.labels import Rules, encode, many
 from ndpp.baskets.lines import Columns, Long, MissingColumnError
 from ndpp.cli.files import LEAVE_OUT, Law, Source, item_ids, require
 from ndpp.cli.options import Categories, Limits
-from ndpp.errors import DataWarning, InvalidInputError, UnknownLabelError
+from ndpp.errors import DataWarning, ImpossibleLimitError, InvalidInputError, UnknownLabelError
 from ndpp.inference import PerCategory
+from ndpp.laws.limits import Limit
+from ndpp.laws.limits import Limits as LimitsOf
 
 
 class Lists(NamedTuple):
@@ -69,6 +73,35 @@ class Lists(NamedTuple):
             law = law.restrict(np.union1d(candidates, given))
         chosen = {"only": None if candidates is None else candidates.tolist(), "exclude": excluded.tolist()}
         return (law.exclude(excluded) if len(excluded) else law), chosen
+
+    def table(self, law: Law) -> ItemTable | None:
+        """Return the table of --table, which --limit needs, None without any limit."""
+        limits = self.limits
+        require(
+            bool(limits.limit) == (limits.table is not None),
+            "--limit and --table go together: the table says what limits count and add up",
+        )
+        if limits.table is None:
+            return None
+        return ItemTable.read(Source(limits.table).target, law, ids=self.ids, encoding=self.encoding)
+
+    def limited(self, law: Law, starts: Baskets, chosen: dict[str, Any]) -> tuple[list[Limit], dict[str, Any]]:
+        """Return the limits on baskets that begin so, and what decided them; ``chosen`` is that of :meth:`narrowed`."""
+        table = self.table(law)
+        if table is None:
+            return [], {}
+        given = np.unique(starts.indices)
+        lists = {"given": given, "candidates": chosen["only"], "exclude": chosen["exclude"]}
+        kept = Prepared(law, table).limits(self.limits.limit, **lists)
+        each = LimitsOf.of(kept, law)
+        for i, basket in enumerate(starts):  # before any of them is completed
+            try:
+                each.beside(basket)
+            except ImpossibleLimitError as error:
+                if len(starts) > 1:
+                    error.args = (f"basket {starts.ids_or_numbers[i]} of the file: {error.args[0]}",)
+                raise
+        return kept, {"limits": self.limits.limit, "table_crc32": table.checksum}
 
     def _items(self, law: Law, words: Sequence[str] | None, path: str | None) -> IntArray:
         """Return the items that are named on the command line and in a file."""

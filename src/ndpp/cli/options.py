@@ -98,6 +98,8 @@ _FROM = "Input format; default: by the suffix, else text."
 _TO = "Output format; default: by the suffix of -o, else text."
 _CANDIDATES = "File of such items, one per line, or the column item of a table."
 _CATEGORIES = "The only categories to recommend from, separated by commas; may be repeated."
+_LIMIT = "A limit on each basket: dairy=1..2, dairy<=2, price<=20, weight>=2; given items count. May be repeated."
+_TABLE = "Table of the items, for limits: the column item, categories to count, numbers to add up."
 _MISSING = "Rows without a basket or an item (empty, NA, NaN, null); keep takes NA and the like for names."
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help=_MODEL, show_default=False)]
 BasketFile = Annotated[
@@ -126,6 +128,7 @@ Ids = Annotated[bool, typer.Option("--ids", help="Read and print ids (0, 1, 2, â
 AsLabels = Annotated[bool | None, typer.Option("--labels/--ids", help=_NUMBERS)]
 Encoding = Annotated[str | None, typer.Option(metavar="NAME", help="Encoding of the file; default: UTF-8.")]
 CategoryOf = Annotated[str | None, file("Table of categories, with the columns item and category.")]
+ItemTable = Annotated[str | None, file(_TABLE)]
 UnknownItems = Annotated[Unknown, typer.Option("--unknown", metavar="error|skip", help=_UNKNOWN)]
 
 
@@ -149,12 +152,19 @@ class ReadingFor(Reading):
 
 @dataclass(frozen=True)
 class Limits:
-    """Which items may be added."""
+    """Which items may be added, and how many."""
 
     only: Annotated[list[str] | None, _items("The only items that may be added.", "--only")] = None
     candidates_file: Annotated[str | None, file(_CANDIDATES)] = None
     exclude: Exclude = None
     exclude_file: Annotated[str | None, file("File of items that are in no basket.")] = None
+    limit: Annotated[list[str] | None, typer.Option(metavar="LIMIT", help=_LIMIT)] = None
+    table: ItemTable = None
+
+    @property
+    def files(self) -> tuple[str | None, ...]:
+        """What is read."""
+        return self.candidates_file, self.exclude_file, self.table
 
 
 @dataclass(frozen=True)

@@ -63,16 +63,20 @@ def recommend(
       ndpp recommend model.safetensors baskets.txt -o recommended.csv
       ndpp recommend model.safetensors baskets.csv --candidates-file stock.txt --unknown skip
       ndpp recommend model.safetensors -g tea --category-of categories.csv --max-per-category 2
+      ndpp recommend model.safetensors -g tea --limit 'dairy<=1' --limit 'price<=20' --table products.csv
       echo "tea" | ndpp recommend model.safetensors - --json
     """
-    check_table(output, model, baskets, limits.candidates_file, limits.exclude_file, categories.category_of)
+    check_table(output, model, baskets, *limits.files, categories.category_of)
     law = load_model(model)
     starts = given_baskets(law, given, baskets, reading, ids=ids)
-    allowed = Lists(limits, ids, reading.encoding, reading.unknown).allowed(law, categories)
+    lists = Lists(limits, ids, reading.encoding, reading.unknown)
+    allowed, table = lists.allowed(law, categories), lists.table(law)
     with working("recommending"):
-        model_ = answers.Prepared(law)
+        model_ = answers.Prepared(law, table)
         order: dict[str, Any] = {"ranking": ranking, "damping": damping, "support": support}
-        found = answers.recommend_each(model_, starts, n=number, why=why, ids=ids, **allowed, **order)
+        found = answers.recommend_each(
+            model_, starts, n=number, why=why, ids=ids, limits=limits.limit or (), **allowed, **order
+        )
     impossible = sum(own is None for own in found)
     if impossible and baskets is None:
         answers.recommend(model_, starts[0], **order)  # raises, and says why

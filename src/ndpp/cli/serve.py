@@ -52,6 +52,7 @@ def serve(
     workers: Annotated[int, typer.Option(metavar="N", min=1, max=256, help="Processes.")] = 1,
     seconds: Annotated[float, typer.Option(metavar="S", min=0.1, help="Most seconds of work for one request.")] = 10.0,
     category_of: o.CategoryOf = None,
+    table: o.ItemTable = None,
 ) -> None:
     """Serve a model: a page to explore it, and an HTTP service to use it.
 
@@ -61,7 +62,7 @@ def serve(
     \b
     Examples:
       ndpp serve model.safetensors
-      ndpp serve model.safetensors --category-of categories.csv
+      ndpp serve model.safetensors --category-of categories.csv --table products.csv
       ndpp serve model.safetensors --host 0.0.0.0 --token-file token.txt --workers 4
     """
     try:
@@ -71,7 +72,7 @@ def serve(
     if host not in LOOPBACK and token_file is None:
         raise InvalidInputError(f"anyone who reaches {host!r} could ask this server; name a token with --token-file")
     token = None if token_file is None else str(token_file)
-    settings = Settings(str(model), host, port, token, workers, seconds, category_of)
+    settings = Settings(str(model), host, port, token, workers, seconds, category_of, table)
     if callable(signal.getsignal(signal.SIGTERM)):
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the server ends by itself, and says nothing that is not JSON
     try:

@@ -66,8 +66,8 @@ class Caps(NamedTuple):
         for text, low in zip(chosen.texts, chosen.low):
             if low > 0:
                 raise InvalidInputError(
-                    f"of recommendations must be upper ones, and {text} asks for a least total", argument="limits",
-                    advice="Complete the basket with greedy_map or sample, which keep both",
+                    f"can only bound recommendations from above, and {text} asks for a least total", argument="limits",
+                    advice="Complete the basket with sample, greedy_map or `ndpp complete`, which keep both bounds",
                 )  # fmt: skip
         return cls(sparse.csr_array(chosen.values.T), chosen.high)
 

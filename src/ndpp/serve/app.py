@@ -49,6 +49,7 @@ def create_app(
     path: str | Path,
     *,
     category_of: str | Path | None = None,
+    table: str | Path | None = None,
     token: str | None = None,
     host: str = "127.0.0.1",
     limits: Limits | None = None,
@@ -63,6 +64,8 @@ def create_app(
         The model. If the file is replaced, the new version is served from the next request on.
     category_of : path, optional
         A table with the columns item and category, for requests that limit recommendations by category; read with the model.
+    table : path, optional
+        A table with the column item, and columns of words and numbers, for requests with limits; read with the model.
     token : str, optional
         If given, every request but those for the health of the server must carry it.
     host : str
@@ -74,8 +77,8 @@ def create_app(
     refused : callable, optional
         Called with the error if there is no model because the file cannot be loaded. By default the server waits for a better file.
     """
-    table = None if category_of is None else Path(category_of)
-    counted, holder, loads = Metrics(), Holder(Path(path), table), count()
+    tables = (None if name is None else Path(name) for name in (category_of, table))
+    counted, holder, loads = Metrics(), Holder(Path(path), *tables), count()
 
     def changed(error: Exception | None) -> None:
         if next(loads):  # the first is no reload
@@ -145,7 +148,8 @@ async def model(request: Request) -> Response:
     """Shape, size distribution, and missions if the model has them."""
 
     def described(model: Served) -> s.ModelAnswer:
-        return s.ModelAnswer(**vars(answers.describe(model)), name=model.name, checksum=model.checksum)
+        about: dict[str, Any] = {"name": model.name, "checksum": model.checksum, "columns": s.Column.of(model.table)}
+        return s.ModelAnswer(**vars(answers.describe(model)), **about)
 
     return await ask(request, described)
 
@@ -255,10 +259,11 @@ def _resolved(model: Served, ask: s.BatchAsk) -> tuple[s.BatchAsk, list[s.Item]]
     lists: dict[str, Any] = {name: getattr(ask, name) for name in ("candidates", "exclude")}
     if ask.task == "complete":  # whose items cannot be put back where others are excluded
         lists = {name: items and model.ids(items, name, unknown).tolist() for name, items in lists.items()}
+        model.limits(ask.limits, **lists)  # what is wrong with them is told at once, not for each basket
     elif ask.task == "recommend":
         limit = _options(model, ask)["per_category"]
         lists = {"candidates": allowed_items(model, **lists, skipped=unknown), "exclude": [], "per_category": limit}
-        if limit is not None:  # what is wrong with it is told at once, not for each basket
+        if limit is not None or ask.limits:
             _of_batch(model, ask.model_copy(update=lists), [], 0)
     seed = secrets.randbelow(2**32) if ask.seed is None else ask.seed
     return ask.model_copy(update={**lists, "seed": seed}), skipped
@@ -285,7 +290,9 @@ def _of_batch(model: Served, ask: s.BatchAsk, basket: list[s.Item], i: int) -> R
     """Answer the question for one basket."""
     if ask.task == "probability":
         return answers.probability(model, basket, unknown=ask.unknown)
-    lists: dict[str, Any] = {name: getattr(ask, name) for name in ("n", "ids", "exclude", "candidates", "unknown")}
+    lists: dict[str, Any] = {
+        name: getattr(ask, name) for name in ("n", "ids", "exclude", "candidates", "unknown", "limits")
+    }
     if ask.task == "recommend":
         order = {name: getattr(ask, name) for name in ("ranking", "damping", "support", "per_category")}
         return answers.recommend(model, basket, **lists, **order)

@@ -10,6 +10,10 @@ BASKET_ITEMS = 500
 """Most items of a basket."""
 LISTED_ITEMS = 100_000
 """Most items of ``exclude`` and of ``candidates``."""
+BASKET_LIMITS = 100
+"""Most limits of a request."""
+CATEGORIES = 500
+"""Most different words of a column that the description of a model lists."""
 SAMPLES = 1000
 """Most baskets drawn by one request."""
 DRAWN_ITEMS = 100_000

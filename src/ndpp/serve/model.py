@@ -18,7 +18,7 @@ import ndpp
 from ndpp._stop import stopping
 from ndpp._types import FloatArray
 from ndpp._validation import by_name
-from ndpp.answers import Prepared, recommend
+from ndpp.answers import ItemTable, Prepared, recommend
 from ndpp.baskets.groups import read_groups
 from ndpp.errors import InvalidInputError, NDPPError
 from ndpp.inference import PerCategory
@@ -48,9 +48,14 @@ class Served(Prepared):
     sizes: FloatArray | None = None
 
     def __init__(
-        self, law: Any, name: str, checksum: str = "", category_of: Sequence[str | None] | None = None
+        self,
+        law: Any,
+        name: str,
+        checksum: str = "",
+        category_of: Sequence[str | None] | None = None,
+        table: ItemTable | None = None,
     ) -> None:
-        super().__init__(law)
+        super().__init__(law, table)
         self.name, self.checksum, self.category_of = name, checksum, category_of
         self._sized: dict[int, FloatArray] = {}
         self._warm(int(self.index.popular[0]))
@@ -110,11 +115,13 @@ class Served(Prepared):
         return PerCategory(self.category_of, most, only)
 
     @classmethod
-    def load(cls, path: Path, table: Path | None = None) -> Served:
-        """Read a model file, and a table of categories."""
+    def load(cls, path: Path, categories: Path | None = None, table: Path | None = None) -> Served:
+        """Read a model file, a table of categories and one of all that limits are about."""
         law = ndpp.load(path)
-        category_of = None if table is None else read_groups(table, "category", law.n_items, law.labels)
-        return cls(law, path.stem if path.is_file() else path.name, f"{load_header(path).crc32:08x}", category_of)
+        category_of = None if categories is None else read_groups(categories, "category", law.n_items, law.labels)
+        items = None if table is None else ItemTable.read(table, law)
+        name = path.stem if path.is_file() else path.name
+        return cls(law, name, f"{load_header(path).crc32:08x}", category_of, items)
 
 
 class NotReadyError(Exception):
@@ -122,13 +129,13 @@ class NotReadyError(Exception):
 
 
 class Holder:
-    """Holds the current model of a file, or of a folder of shards, and its table of categories, if there is one, once it is loaded.
+    """Holds the current model of a file, or of a folder of shards, and its tables, if there are any, once it is loaded.
 
     A replaced file is loaded beside it and takes its place in one step; requests under way keep the old one.
     """
 
-    def __init__(self, path: Path, table: Path | None = None) -> None:
-        self.path, self.table = path, table
+    def __init__(self, path: Path, categories: Path | None = None, table: Path | None = None) -> None:
+        self.path, self.tables = path, (categories, table)
         self._stamp: list[tuple[int, ...]] | None = None
         self._current: Served | None = None
         self._reason = "the model is being loaded; try again in a second"
@@ -144,7 +151,7 @@ class Holder:
         """Load the files, and each version that replaces one, until cancelled; ``changed`` is told why one was refused, or None."""
         while True:
             with contextlib.suppress(OSError):  # between two versions there may be none; the old one goes on
-                found = [stamp(path) for path in (self.path, self.table) if path is not None]
+                found = [stamp(path) for path in (self.path, *self.tables) if path is not None]
                 if found != self._stamp:
                     self._stamp = found  # before loading: what is written meanwhile is noticed
                     await self._load(changed)
@@ -154,7 +161,7 @@ class Holder:
         refused: Exception | None = None
         first, path = self._current is None, str(self.path)
         try:
-            self._current = await asyncio.to_thread(Served.load, self.path, self.table)
+            self._current = await asyncio.to_thread(Served.load, self.path, *self.tables)
         except Exception as error:  # whatever is wrong with a file, the next one may be good
             surprise = None if isinstance(error, NDPPError | OSError) else error
             refused, why = error, str(error) if surprise is None else "the log says why"

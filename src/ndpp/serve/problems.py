@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from ndpp.errors import (
     BudgetExceededError,
+    ImpossibleLimitError,
     ImpossibleSizeError,
     InvalidInputError,
     Names,
@@ -33,6 +34,7 @@ CLIENT_GONE = 499
 KINDS: dict[type[Exception], tuple[int, str, str]] = {
     UnknownLabelError: (422, "unknown-label", "Unknown label"),
     UnknownItemError: (422, "unknown-item", "Unknown item"),
+    ImpossibleLimitError: (422, "impossible-limit", "Impossible limit"),
     ImpossibleSizeError: (422, "impossible-size", "Impossible size"),
     ZeroProbabilityError: (422, "zero-probability", "Probability zero"),
     InvalidInputError: (422, "invalid-input", "Invalid input"),
@@ -59,14 +61,15 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 """What the OpenAPI document says about problems."""
 ALTERNATIVES = ("constrained-int", "constrained-str")
 """What pydantic calls the two ways to name an item; no part of a request."""
-FIELDS = ("label", "suggestions", "item", "n_items")
+FIELDS = ("label", "suggestions", "item", "n_items", "limits")
 """Fields of errors that a document repeats."""
 
 
 class ApiNames(Names):
-    """Arguments as the fields of a request."""
+    """Arguments as the fields of a request, or as options of the server."""
 
     fields = {"given": "basket", "items": "basket", "n_samples": "n"}  # noqa: RUF012
+    options = {"table": "`ndpp serve --table FILE`"}  # noqa: RUF012
 
     def argument(self, argument: str) -> str:
         """Return the name of the field."""
@@ -74,7 +77,7 @@ class ApiNames(Names):
 
     def setting(self, argument: str, value: str) -> str:
         """Return the field with its value."""
-        return f'"{self.argument(argument)}": {value or "…"}'
+        return self.options.get(argument) or f'"{self.argument(argument)}": {value or "…"}'
 
 
 def document(status: int, kind: str, title: str, detail: str, **fields: Any) -> dict[str, Any]:

@@ -134,6 +134,7 @@ class Settings(NamedTuple):
     workers: int = 1
     seconds: float = 10.0
     category_of: str | None = None
+    table: str | None = None
 
     def app(self, refused: Callable[[Exception], None] | None = None) -> Gate:
         """Return the application, with a thread for each core that is its share; ``refused`` is told of a file that cannot be loaded."""
@@ -146,6 +147,7 @@ class Settings(NamedTuple):
         return create_app(
             self.path,
             category_of=self.category_of,
+            table=self.table,
             token=token,
             host=self.host,
             limits=limits,
@@ -180,8 +182,8 @@ def run(settings: Settings) -> None:
     load_header(Path(settings.path))  # what is no model at all is an error now, not when all of it is read
     if settings.token_file is not None:
         read_token(Path(settings.token_file))
-    if settings.category_of is not None:
-        os.stat(settings.category_of)
+    for table in filter(None, (settings.category_of, settings.table)):
+        os.stat(table)
     bound, failures = _listening(settings), list[Exception]()
     if settings.workers == 1:
 

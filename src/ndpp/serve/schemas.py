@@ -7,7 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ndpp.answers import ItemTable
 from ndpp.answers.records import Description
+from ndpp.answers.table import FORMS
 from ndpp.inference import Ranking
 from ndpp.inference.ranking import DAMPING
 from ndpp.serve import limits
@@ -18,6 +20,7 @@ Item = Id | Label
 Share = Annotated[float, Field(ge=0, le=1)]
 Items = Annotated[list[Item], Field(max_length=limits.BASKET_ITEMS)]
 Listed = Annotated[list[Item], Field(max_length=limits.LISTED_ITEMS)]
+InWords = Annotated[list[Annotated[str, Field(max_length=limits.LABEL_LENGTH)]], Field(max_length=limits.BASKET_LIMITS)]
 Count = Annotated[int, Field(strict=True, ge=1, le=limits.RESULTS)]
 Samples = Annotated[int, Field(strict=True, ge=1, le=limits.SAMPLES)]
 Size = Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)]
@@ -65,10 +68,16 @@ class Forgiving(Ask):
 
 
 class Limited(Forgiving):
-    """Which items may come."""
+    """Which items may come, and how many."""
 
     candidates: Listed | None = Field(None, description="Only these items may be added.")
     exclude: Listed = Field([], description="Items that are never added.")
+    limits: InWords = Field(
+        [],
+        description="What the basket and all that is added keep together, by the table of the server: counts of a category and totals of "
+        f"numbers, as {FORMS}. Recommendations take upper limits only.",
+        examples=[["dairy=1..2", "price<=20"]],
+    )
 
 
 class Categorized(Ask):
@@ -132,6 +141,23 @@ class BatchAsk(Ranked, DrawAsk, Categorized):
 # -- answers: records of ndpp.answers, and what only the service knows ---------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Column:
+    """A column of the server's table."""
+
+    name: str
+    values: tuple[str, ...] | None
+    """Its different words; null if it holds numbers."""
+
+    @classmethod
+    def of(cls, table: ItemTable | None) -> tuple[Column, ...]:
+        """Return the columns of a table, if there is one."""
+        if table is None:
+            return ()
+        words = [cls(name, tuple(found)) for name, found in table.categories.items() if len(found) <= limits.CATEGORIES]
+        return (*(cls(name, None) for name in table.numbers), *words)
+
+
 @dataclass(frozen=True, repr=False)
 class ModelAnswer(Description):
     """The model that is served."""
@@ -139,6 +165,8 @@ class ModelAnswer(Description):
     name: str
     checksum: str
     """Tells versions of the model apart."""
+    columns: tuple[Column, ...]
+    """What limits may be about: columns of the server's table. Those of words with very many different values are left out."""
 
 
 class Problem(BaseModel):

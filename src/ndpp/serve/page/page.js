@@ -3,6 +3,7 @@
 import { $, ask, bar, bold, briefly, fill, make, named, quiet, say, searchBox, sizeChart } from "./elements.js";
 import { add, change, chip, fact, inSuch, likelihood, missionName, model, product, productLink, read, remove, row, rows, state, toggle, tone, unknown } from "./basket.js";
 import { showCompare } from "./compare.js";
+import { inWords, offerLimits } from "./limits.js";
 import { Atlas, buttons } from "./map.js";
 import { leaveProduct, showProduct } from "./product.js";
 import { average, items, median, often, share, shareOf, shown } from "./words.js";
@@ -64,11 +65,11 @@ function reasons({ mission, because, ties, by_item: byItem }, missions, leading)
 }
 
 function showNext() {
-  const basket = state.basket, chosen = basket.length ? document.querySelector("[name=ranking]:checked").value : "continuation";
+  const basket = state.basket, limits = inWords(true), chosen = basket.length ? document.querySelector("[name=ranking]:checked").value : "continuation";
   $("ranking").hidden = basket.length === 0;
   $("next-title").textContent = basket.length ? "What goes with it" : "What is bought most";
-  fill("next", () => Promise.all([ask("recommend", { basket, n: 10, ranking: chosen, why: true }), colours()]), ([answer, missions]) => {
-    if (!answer.items.length) return quiet("No item can join this basket.");
+  fill("next", () => Promise.all([ask("recommend", { basket, n: 10, ranking: chosen, why: true, limits }), colours()]), ([answer, missions]) => {
+    if (!answer.items.length) return quiet(limits.length ? "Nothing else fits within the limits." : "No item can join this basket.");
     if (!basket.length) return rows(answer.items.map((r) => row(r.item, inSuch(r.share, "all baskets"), r.share)));
     const { text, words } = RANKINGS[chosen], best = Math.max(...answer.items.map((r) => r.score));
     const because = answer.items.filter((r) => r.because !== null && r.mission > 1.1).map((r) => r.because);
@@ -88,7 +89,7 @@ function showWhole(afresh = false) {
   const holds = (all) => all.length > basket.length && basket.every((item) => all.includes(item));
   const stay = grown ? state.drawn.map(({ items: all }) => (holds(all) ? all : null)) : [];
   const missing = DRAWN - stay.filter((all) => all !== null).length;
-  fill("whole", async () => (missing ? (await ask("complete", { basket, n: missing, size })).baskets : []), (fresh) => {
+  fill("whole", async () => (missing ? (await ask("complete", { basket, n: missing, size, limits: inWords() })).baskets : []), (fresh) => {
     state.drawn = Array.from({ length: DRAWN }, (_, i) => (stay[i] ? { items: stay[i] } : fresh.shift()));
     state.drawnFor = basket;
     return state.drawn.map(({ items: all }, i) => drawnCard(all, i));
@@ -160,6 +161,7 @@ function show() {
     showBasket(); showNext(); showFacts(); showWhole(); showMissions();
     for (const button of document.querySelectorAll(".plus")) button.disabled = state.basket.includes(button.item);
   }
+  offerLimits(() => { showNext(); showWhole(true); }).catch(() => null);
   showMap();
   if (state.view === "product") showProduct(); else leaveProduct();
   if (state.view === "compare") showCompare();

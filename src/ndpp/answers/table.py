@@ -1,0 +1,153 @@
+"""Limits in words, ``dairy=1..2`` or ``price<=20``, by a table of the items: the command, the service and notebooks read them here."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ndpp._types import BoolArray, FloatArray
+from ndpp.answers.records import names_of
+from ndpp.baskets.files import name_of
+from ndpp.baskets.frames import PathOrFile
+from ndpp.baskets.groups import read_columns
+from ndpp.baskets.labels import many
+from ndpp.errors import InvalidInputError, similar
+from ndpp.laws.limits import Limit
+
+FORMS = "NAME=2, NAME=1..2, NAME<=2 or NAME>=1"
+_NUMBER = r"[0-9]+(?:\.[0-9]+)?"
+_LIMIT = re.compile(
+    rf"(?P<name>.+?)\s*(?:<=\s*(?P<most>{_NUMBER})|>=\s*(?P<least>{_NUMBER})|=\s*(?P<low>{_NUMBER})(?:\.\.(?P<high>{_NUMBER}))?)"
+)
+
+
+class Statistic(NamedTuple):
+    """What a limit bounds: the total of a ``column`` of numbers, or the number of items with this ``value`` of it."""
+
+    column: str
+    value: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class ItemTable:
+    """What a table says about the items of a law: columns of numbers, such as prices, and of words, such as categories.
+
+    Attributes
+    ----------
+    law : law
+        The distribution over the items.
+    columns : dict
+        The text of each item in each column, None where there is none.
+    name : str
+        What messages call the table.
+
+    Examples
+    --------
+    >>> import io, ndpp
+    >>> shelf = ndpp.datasets.shelf_kernel()
+    >>> table = ItemTable.read(io.StringIO("item,kind,price\\nbread,bakery,2.5\\nrolls,bakery,1.5\\nbutter,dairy,3\\n"), shelf)
+    >>> table.limits(["bakery=1..2"])
+    [<Limit 'bakery': at least 1 and at most 2 of 2 items>]
+    """
+
+    law: Any
+    columns: dict[str, list[str | None]]
+    name: str = "the table"
+
+    @classmethod
+    def read(cls, source: PathOrFile, law: Any, *, ids: bool = False, encoding: str | None = None) -> ItemTable:
+        """Read a CSV, TSV or Parquet table whose column ``item`` names items by their labels, with ``ids`` by their ids."""
+        labels = None if ids else law.labels
+        return cls(law, read_columns(source, law.n_items, labels, encoding=encoding), name_of(source))
+
+    @cached_property
+    def numbers(self) -> dict[str, FloatArray]:
+        """The columns of numbers, NaN where there is none."""
+        found = {}
+        for column, words in self.columns.items():
+            with suppress(ValueError):
+                found[column] = np.array([np.nan if word is None else float(word) for word in words])
+        return {column: values for column, values in found.items() if not np.isnan(values).all()}
+
+    @cached_property
+    def categories(self) -> dict[str, list[str]]:
+        """The values of each column of words, sorted."""
+        others = {column: words for column, words in self.columns.items() if column not in self.numbers}
+        return {column: sorted({word for word in words if word is not None}) for column, words in others.items()}
+
+    @cached_property
+    def checksum(self) -> str:
+        """What tells one table from another."""
+        return f"{zlib.crc32(repr(self.columns).encode('utf-8', 'replace')):08x}"
+
+    def limits(self, words: Iterable[str], possible: BoolArray | None = None) -> list[Limit]:
+        """Return limits in words: ``price<=20`` bounds the total of a column of numbers, ``dairy=1..2`` how many items are ``dairy``.
+
+        A category is looked up in all columns of words; ``aisle:dairy`` names its column, too. An item without a category counts for none.
+        Each ``possible`` item, by default every item, must have a number in a column whose total is bounded.
+        """
+        bounds: dict[Statistic, tuple[str, float | None, float | None]] = {}
+        for word in words:
+            parts = _LIMIT.fullmatch(word.strip())
+            if parts is None:
+                raise InvalidInputError(f"{word!r} cannot be read; write {FORMS}", argument="limits")
+            name, most, least, low, high = (parts[key] for key in ("name", "most", "least", "low", "high"))
+            found = self._find(name)
+            _, least_before, most_before = bounds.get(found, (name, None, None))
+            least, most = low or least, high or low or most
+            bounds[found] = (
+                name if found.value is None else found.value,
+                max((float(x) for x in (least, least_before) if x is not None), default=None),
+                min((float(x) for x in (most, most_before) if x is not None), default=None),
+            )
+        return [self._limit(found, *rest, possible) for found, rest in bounds.items()]
+
+    def _limit(
+        self, found: Statistic, name: str, least: float | None, most: float | None, possible: BoolArray | None
+    ) -> Limit:
+        column, value = found
+        if value is not None:
+            return Limit([i for i, word in enumerate(self.columns[column]) if word == value], least, most, name)
+        values = self.numbers[column]
+        lacking = np.flatnonzero(np.isnan(values) & (True if possible is None else possible))
+        if len(lacking):
+            such = names_of(self.law, lacking[:1], ids=False)[0]
+            raise InvalidInputError(
+                f"{self.name} has no {column} for {many(len(lacking), 'item')} that may be in a basket, such as {such!r}",
+                advice="Fill it in, or leave such items out with {exclude}",
+            )
+        return Limit(np.nan_to_num(values), least, most, name)
+
+    def _find(self, name: str) -> Statistic:
+        """Return what a name stands for; raise, with what is there, if that is nothing or not clear."""
+        if name in self.numbers:
+            return Statistic(name)
+        holding = [column for column, values in self.categories.items() if name in values]
+        if len(holding) > 1:
+            both = " and ".join(map(repr, holding))
+            raise InvalidInputError(
+                f"{name!r} is not clear: the columns {both} of {self.name} have it; write {holding[0]}:{name}", argument="limits"
+            )  # fmt: skip
+        if holding:
+            return Statistic(holding[0], name)
+        for column, words in self.columns.items():
+            if name.startswith(f"{column}:") and name[len(column) + 1 :] in words:
+                return Statistic(column, name[len(column) + 1 :])
+        if self.categories.get(name):
+            raise InvalidInputError(
+                f"{name!r} is a column of words, and only numbers add up; name what to count, such as {self.categories[name][0]!r}",
+                argument="limits",
+            )
+        there = list(
+            dict.fromkeys([*self.numbers, *(value for values in self.categories.values() for value in values)])
+        )
+        close = similar(name.rpartition(":")[2], there, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(there[:8]) or 'nothing but items'}"
+        raise InvalidInputError(f"{name!r} is not in {self.name}; {hint}", argument="limits")

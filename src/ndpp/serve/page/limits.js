@@ -1,0 +1,53 @@
+// Limits: at least and at most so many items of a category, or so large a total, by the table of the server.
+
+import { $, make, named } from "./elements.js";
+import { model } from "./basket.js";
+import { shown } from "./words.js";
+
+const limits = new Map();
+
+// The limits as the service reads them. Recommendations keep the upper ones.
+export const inWords = (upper = false) => [...limits].flatMap(([word, { least, most }]) => {
+  const low = upper ? "" : least.value, high = most.value;
+  return low && high ? `${word}=${low}..${high}` : high ? `${word}<=${high}` : low ? `${word}>=${low}` : [];
+});
+
+function tell() {
+  const n = inWords().length;
+  $("limits-title").textContent = n ? `Limits (${n})` : "Limits";
+}
+
+function add(word, name, isTotal, changed) {
+  const field = (bound) => make("input", { type: "number", min: 0, step: isTotal ? "any" : 1, inputmode: isTotal ? "decimal" : "numeric", placeholder: "any",
+    "aria-label": `${shown(name)}${isTotal ? " in total" : ""}, ${bound}` });
+  const least = field("at least"), most = field("at most");
+  const drop = make("button", { class: "plain", "aria-label": `Remove the limit on ${shown(name)}`, onclick: () => {
+    const wasSet = least.value || most.value;
+    limits.delete(word);
+    line.remove();
+    $("limit-names").focus();
+    if (wasSet) { tell(); changed(); }
+  } }, "✕");
+  const line = make("li", {}, make("span", {}, named(name), isTotal ? " in total" : ""), least, most, isTotal ? make("span") : drop);
+  line.addEventListener("change", () => { tell(); changed(); });
+  limits.set(word, { least, most });
+  $("limits-list").append(line);
+  return least;
+}
+
+// Offer what the table of the server has: a line for each column of numbers, and one for each category that is chosen.
+export async function offerLimits(changed) {
+  const { columns } = await model();
+  if (!columns.length || !$("limits").hidden) return;
+  $("limits").hidden = false;
+  for (const { name, values } of columns) {
+    if (values === null) add(name, name, true, changed);
+    else $("limit-names").append(make("optgroup", { label: name }, ...values.map((value) => make("option", { value: `${name}:${value}` }, shown(value)))));
+  }
+  $("limit-choice").hidden = !$("limit-names").options.length;
+  $("limit-add").addEventListener("click", () => {
+    const word = $("limit-names").value, known = limits.get(word);
+    const column = $("limit-names").selectedOptions[0].parentElement.label;
+    (known?.least ?? add(word, word.slice(column.length + 1), false, changed)).focus();
+  });
+}
