@@ -186,10 +186,9 @@ def _remaining(
     G = np.dot(f_left, right.T)
     for i in range(m):
         G[i, i] += s * alone[i]
-    inverse = np.eye(m)
-    if not _eliminate(G, inverse):
+    H = f_left.copy()
+    if not _eliminate(G, H):
         return f, f_left, f_right, np.nan
-    H = np.dot(inverse, f_left)
     for i in range(m):
         for k in range(D):
             rate -= H[i, k] * f_right[i, k]
@@ -199,7 +198,7 @@ def _remaining(
 @njit(fastmath={"contract"}, error_model="numpy")
 def _eliminate(G: FloatArray, b: FloatArray) -> bool:
     """Write G⁻¹ b to b, with the largest pivot of each column; return whether G is regular. For small G, LAPACK takes twice as long."""
-    m = len(G)
+    m, D = b.shape
     for j in range(m):
         best = j
         for i in range(j + 1, m):
@@ -207,21 +206,23 @@ def _eliminate(G: FloatArray, b: FloatArray) -> bool:
                 best = i
         if not abs(G[best, j]) > 0:
             return False
-        for k in range(m):
-            G[j, k], G[best, k] = G[best, k], G[j, k]
-            b[j, k], b[best, k] = b[best, k], b[j, k]
+        if best != j:
+            for k in range(m):
+                G[j, k], G[best, k] = G[best, k], G[j, k]
+            for k in range(D):
+                b[j, k], b[best, k] = b[best, k], b[j, k]
         for i in range(j + 1, m):
             factor = G[i, j] / G[j, j]
             for k in range(j + 1, m):
                 G[i, k] -= factor * G[j, k]
-            for k in range(m):
+            for k in range(D):
                 b[i, k] -= factor * b[j, k]
     for j in range(m - 1, -1, -1):
         for i in range(j + 1, m):
             factor = G[j, i]
-            for k in range(m):
+            for k in range(D):
                 b[j, k] -= factor * b[i, k]
-        for k in range(m):
+        for k in range(D):
             b[j, k] /= G[j, j]
     return True
 
@@ -248,8 +249,8 @@ def _rate_given(
 
 @njit()
 def _step(K: int, rate: float) -> int:
-    """Return how many candidates to propose at a time."""
-    return min(BLOCK, int(2.2 * K * min(1.0, rate) / rate) + 4)
+    """Return how many candidates to propose at a time, which rounding errors of the rate must not change."""
+    return min(BLOCK, int(2.2 * K / max(1.0, rate)) + 4)
 
 
 @njit(fastmath={"contract", "reassoc"}, error_model="numpy")
