@@ -1,6 +1,6 @@
 """Likely sets without sampling: greedy MAP, scores of items, recommendations."""
 
-from ndpp.inference.greedy import greedy_map
+from ndpp.inference.greedy import greedy_map, greedy_map_many
 from ndpp.inference.ranking import Ranking, recommend, recommend_many
 from ndpp.inference.recommendation import PerCategory, Recommendation, Recommendations
 from ndpp.inference.scores import (
@@ -18,6 +18,7 @@ __all__ = [
     "continuation_scores",
     "continuation_scores_many",
     "greedy_map",
+    "greedy_map_many",
     "next_item_scores",
     "next_item_scores_many",
     "recommend",

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ndpp._types import FloatArray, IntArray, Items
+from ndpp._types import AnyArray, FloatArray, IntArray, Items
 from ndpp._validation import check_items, check_matrix, frozen
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels
@@ -32,6 +32,8 @@ from ndpp.rows.scaled import Multiplied
 
 IMPLAUSIBLE = 1e30
 """Magnitudes this much larger than the entries of W are none of terms that these are sums of: rounding would have left more."""
+SAFE_SQUARES = 1e-30, 1e30
+"""Sums of squares of the entries of X and W within this range are far from the limits of double precision."""
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -45,8 +47,8 @@ class LowRankKernel(WeighedSets):
         or pass a copy. The kernel's view of it is read-only; a change is noticed in small catalogues, and in stores where rows are
         fetched. A memory map, an HDF5 or Zarr array, a dask array or your own store (:class:`ndpp.rows.RowSource`) is not loaded:
         preparing a kernel reads it in blocks, and sampling fetches single rows.
-    W : (d, d) array_like
-        The inner matrix, which is copied.
+    W : (d, d) array_like, optional
+        The inner matrix, which is copied; by default the identity, L = X Xᵀ.
     labels : sequence of str, optional
         The label of each item.
     support : sequence of int, optional
@@ -79,7 +81,7 @@ class LowRankKernel(WeighedSets):
     def __init__(
         self,
         X: Any,
-        W: Any,
+        W: Any = None,
         *,
         labels: Sequence[str] | None = None,
         support: Items | None = None,
@@ -95,21 +97,24 @@ class LowRankKernel(WeighedSets):
         n, d = X.shape
         if n == 0 or d == 0:
             raise InvalidKernelError(f"X must have at least one item and one column; its shape is {X.shape}")
-        W = check_matrix(W, "W", shape=(d, d))
+        is_identity = W is None
+        W = np.eye(d) if is_identity else check_matrix(W, "W", shape=(d, d))
         allowed = None if support is None else np.sort(check_items(support, n, "support"))
         if allowed is not None and allowed.size == 0:
             raise InvalidInputError("at least one item must be able to occur; none is left")
         if magnitudes is None:
-            magnitudes = entry_magnitudes(np.asarray(W, np.float64))
+            magnitudes = np.ones(d) if is_identity else entry_magnitudes(np.asarray(W, np.float64))
         else:
             magnitudes = check_matrix([magnitudes], "magnitudes", shape=(1, d))[0]
         self._fill(
-            X=X if rows is not None else frozen(X), W=frozen(np.array(W)), _magnitudes=magnitudes,
+            X=X if rows is not None else frozen(X), W=frozen(W if is_identity else np.array(W)), _magnitudes=magnitudes,
             background=None if background is None else check_background(background, n),
             catalogue=Catalogue(n, check_labels(labels, n)),
             _allowed=None if allowed is None or len(allowed) == n else frozen(allowed),
+            _sum=X.sum() if rows is None else None,
         )  # fmt: skip
-        self.coordinates  # noqa: B018  raises if the kernel is invalid
+        if rows is not None or background is not None or not _is_valid(X, None if is_identity else self.W):
+            self.coordinates  # noqa: B018  raises if the kernel is invalid
 
     def _fill(self, **values: Any) -> None:
         for name, value in {**values, "_normalizers": {}}.items():
@@ -274,3 +279,24 @@ class LowRankKernel(WeighedSets):
         G, W, magnitudes = remainder.kernel(coords.noise)
         X = Multiplied(self.X, None, coords.to_q, G)
         return self._with(W, others, magnitudes, X=X if isinstance(self.X, Rows) else X.read())
+
+
+def _is_valid(X: AnyArray, W: AnyArray | None) -> bool:
+    """Return whether X W Xᵀ is certainly a kernel: W + Wᵀ is positive semidefinite, and no entry is near the limits of double precision.
+
+    What is not certain is found out in orthonormal coordinates. Others wait for these until something needs them.
+    """
+    if not SAFE_SQUARES[0] < np.vdot(X, X) < SAFE_SQUARES[1]:
+        return False
+    if W is None:
+        return True
+    H = np.asarray(W, np.float64) + np.asarray(W, np.float64).T
+    used, diagonal = H.any(axis=1), H.diagonal()
+    if not (diagonal[used] > 0).all() or not SAFE_SQUARES[0] < np.vdot(W, W) < SAFE_SQUARES[1]:
+        return False
+    try:
+        if np.count_nonzero(H) > np.count_nonzero(used):
+            np.linalg.cholesky(H[np.ix_(used, used)])
+    except np.linalg.LinAlgError:
+        return False
+    return True
