@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from ndpp._types import AnyArray, FloatArray, IntArray, Items
-from ndpp._validation import check_items, check_matrix, frozen
+from ndpp._validation import check_items, check_matrix, frozen, plain_array
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels
 from ndpp.errors import InvalidInputError, InvalidKernelError, NoConditionalKernelError, PrecisionError
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.header import ModelHeader
+from ndpp.laws.matrices import dense_parts, feature_rows, odds_of_marginal, tilt_to_size
 from ndpp.laws.precision import WARN_ERROR, never_together
 from ndpp.laws.support import check_background
 from ndpp.laws.union import WeighedSets
@@ -92,6 +93,7 @@ class LowRankKernel(WeighedSets):
         if weights is not None:
             warnings.warn("weights= is now magnitudes=", DeprecationWarning, stacklevel=2)
             magnitudes = weights
+        X, W = plain_array(X, "X"), plain_array(W, "W")
         rows = as_rows(X)
         X = check_matrix(X, "X") if rows is None else rows
         n, d = X.shape
@@ -131,6 +133,94 @@ class LowRankKernel(WeighedSets):
         W[: V.shape[1], : V.shape[1]] = np.eye(V.shape[1])
         W[V.shape[1] :, V.shape[1] :] = D - D.T
         return cls(np.hstack([V, B]), W, labels=labels)
+
+    @classmethod
+    def from_features(
+        cls,
+        F: Any,
+        quality: Any = None,
+        similarity: str = "dot",
+        expected_size: float | None = None,
+        *,
+        labels: Sequence[str] | None = None,
+    ) -> LowRankKernel:
+        """Return the kernel L_ij = q_i q_j ⟨f_i, f_j⟩ of items with these features, such as embeddings.
+
+        Parameters
+        ----------
+        F : (n, d) array_like, sparse matrix or tensor
+            The features of each item. Sparse ones with more columns than rows become a Cholesky factor of F Fᵀ.
+        quality : (n,) array_like, optional
+            How good each item is, ≥ 0: P(S) is multiplied by Π q_i². By default 1.
+        similarity : {"dot", "cosine"}
+            Inner products of the features, or of features scaled to norm one.
+        expected_size : float, optional
+            Multiply L so that samples have this many items on average; see :meth:`rescale`.
+        labels : sequence of str, optional
+            The label of each item.
+
+        Examples
+        --------
+        >>> kernel = LowRankKernel.from_features([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]], similarity="cosine", expected_size=1)
+        >>> kernel.inclusion_probabilities().round(4)
+        array([0.2741, 0.4518, 0.2741])
+        """
+        kernel = cls(feature_rows(F, quality, similarity), labels=labels)
+        return kernel if expected_size is None else kernel.rescale(expected_size)
+
+    @classmethod
+    def from_dense(cls, L: Any, *, labels: Sequence[str] | None = None) -> LowRankKernel:
+        """Return the kernel of an (n, n) matrix L, symmetric or not, with L + Lᵀ positive semidefinite. O(n³).
+
+        A symmetric L becomes X Xᵀ with as many columns as its rank, up to rounding. (A sum of Gaussian similarities of many points is
+        often of small rank.)
+
+        Examples
+        --------
+        >>> LowRankKernel.from_dense([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 2.0]])
+        LowRankKernel(n_items=3, rank=2)
+        """
+        return cls(*dense_parts(L), labels=labels)
+
+    @classmethod
+    def from_marginal(cls, K: Any, *, labels: Sequence[str] | None = None) -> LowRankKernel:
+        """Return the kernel whose inclusion probabilities are the minors of an (n, n) matrix, P(A ⊆ S) = det K_A. O(n³).
+
+        L = K(I − K)⁻¹. Eigenvalues one of a symmetric K, as of projections, have no finite L; they are taken as 1 − 2⁻⁵³, which changes
+        no probability by more than rounding does.
+
+        Examples
+        --------
+        >>> kernel = LowRankKernel.from_marginal([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 0.25]])
+        >>> kernel.inclusion_probabilities().round(4), kernel.size_distribution().round(4)
+        (array([0.5 , 0.5 , 0.25]), array([0.  , 0.75, 0.25]))
+        """
+        return cls(*odds_of_marginal(K), labels=labels)
+
+    def rescale(self, expected_size: float) -> LowRankKernel:
+        """Return the kernel cL whose samples have this many items on average; samples of one size have the same distribution as before.
+
+        Examples
+        --------
+        >>> round(float(LowRankKernel(np.eye(4)).rescale(3).inclusion_probabilities().sum()), 6)
+        3.0
+        """
+        is_number = isinstance(expected_size, (int, float, np.number)) and not isinstance(expected_size, bool)
+        if not is_number or not 0 < expected_size < self.max_size:
+            raise InvalidInputError(
+                f"must be a number above 0 and below {self.max_size}, the largest size of a sample; got {expected_size!r}",
+                argument="expected_size",
+            )
+        odds = np.concatenate([self.odds[self.odds > 0], np.linalg.eigvals(self.coordinates.B)])
+        c = tilt_to_size(odds, float(expected_size))
+        if self.background is None:
+            return self._tilt(self.support, np.full(self.n_rows, c))
+        low, high = np.log(c) - 50, np.log(c) + 50  # above, all directions of T count as items of their own
+        for _ in range(60):
+            middle = (low + high) / 2
+            kernel = self._tilt(self.support, np.full(self.n_rows, np.exp(middle)))
+            low, high = (middle, high) if kernel.inclusion_probabilities().sum() < expected_size else (low, middle)
+        return kernel
 
     def __repr__(self) -> str:
         background = "" if self.background is None else ", background=…"
