@@ -16,7 +16,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from ndpp._types import BoolArray, FloatArray, IntArray, Items
-from ndpp._validation import check_count, check_items
+from ndpp._validation import check_count, check_items, plain_array
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
 from ndpp.inference.pursuit import TIE, Inner, Pursuit, extend, pursuit
 from ndpp.inference.scores import Gains, next_item_scores
@@ -188,11 +188,17 @@ def _among(law: Law, size: int, given: Items, candidates: Items | None, window: 
 
 
 def greedy_batch(
-    X: Array, size: int, given: IntArray, window: int | None = None, allowed: BoolArray | None = None
+    X: Array,
+    size: int,
+    given: IntArray,
+    window: int | None = None,
+    allowed: BoolArray | None = None,
+    factors: Array = None,
 ) -> tuple[Array, Array]:
     """Return the greedy runs of kernels X_b X_bᵀ, X (b, n, d), and the gains of their items, NaN for given ones: tensors for a tensor.
 
-    ``given`` is (b, g), ``allowed`` (b, n). A tensor on a GPU stays there, for as many queries at a time as memory allows.
+    ``given`` is (b, g), ``allowed`` (b, n); rows are multiplied by ``factors`` (b, n). A tensor on a GPU stays
+    there, for as many queries at a time as memory allows.
     """
     b, n, d = X.shape
     allowed = np.ones((b, n), bool) if allowed is None else allowed
@@ -201,17 +207,29 @@ def greedy_batch(
     items[:, : given.shape[1]] = given
     torch = None if isinstance(X, np.ndarray) else sys.modules["torch"]
     on_device = torch is not None and X.device.type != "cpu"
+
+    space = (
+        None if on_device or factors is None else np.empty((n, d))
+    )  # one for all: fresh pages would cost more than the product
+
+    def scaled(which: Any) -> Array:
+        if space is not None:
+            return np.multiply(X[which], factors[which][:, None], out=space)
+        return X[which] if factors is None else X[which] * factors[which][..., None]
+
     for part in _parts(b, n * d if on_device else 0):
         start, open = given[part], allowed[part].copy()
         if on_device:
             assert torch is not None
-            run: Any = Pursuit(torch, X[part].to(torch.float64), torch.tensor(open, device=X.device), window=window)
+            run: Any = Pursuit(
+                torch, scaled(part).to(torch.float64), torch.tensor(open, device=X.device), window=window
+            )
             _add(run, torch.tensor(start.T, device=X.device))
             picks, found = (torch.stack(of).cpu().numpy().T for of in extend(run, size - start.shape[1]))
             items[part, start.shape[1] :], gains[part, start.shape[1] :] = picks, found
             is_sure = run.sure.cpu().numpy()
         else:
-            run = pursuit(np.asarray(X[part.start]), open[0], size, Inner(), window=window)
+            run = pursuit(np.asarray(scaled(part.start)), open[0], size, Inner(), window=window)
             _add(run, start[0])
             picks, found = extend(run, size - start.shape[1])
             is_sure = np.array([len(picks) == size - start.shape[1]])
@@ -221,14 +239,21 @@ def greedy_batch(
                     np.ravel(found),
                 )
         for i in np.arange(b)[part][~is_sure]:
-            kernel = LowRankKernel(np.asarray(X[i].cpu() if on_device else X[i]))
+            kernel = LowRankKernel(plain_array(scaled(i), "X"))
             items[i] = greedy_map(kernel, size, given=given[i], candidates=np.flatnonzero(allowed[i]), window=window)
-            for j in range(given.shape[1], size):
-                before = _last(items[i, :j].tolist(), window)
-                gains[i, j] = np.exp(kernel.log_det([*before, items[i, j]]) - kernel.log_det(before))
+            gains[i, given.shape[1] :] = gains_of(kernel, items[i], given.shape[1], window)
     if torch is None:
         return items, gains
     return torch.from_numpy(items).to(X.device), torch.from_numpy(gains).to(X.device)
+
+
+def gains_of(kernel: LowRankKernel, run: IntArray, n_given: int, window: int | None) -> FloatArray:
+    """Return the gain of each item of a run after the given ones, from determinants."""
+    gains = [
+        kernel.log_det([*(before := _last(run[:j].tolist(), window)), run[j]]) - kernel.log_det(before)
+        for j in range(n_given, len(run))
+    ]
+    return np.exp(gains)
 
 
 def _parts(b: int, entries: int) -> Iterator[slice]:
