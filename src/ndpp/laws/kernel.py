@@ -163,7 +163,7 @@ class LowRankKernel(WeighedSets):
         --------
         >>> kernel = LowRankKernel.from_features([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]], similarity="cosine", expected_size=1)
         >>> kernel.inclusion_probabilities().round(4)
-        array([0.2741, 0.4518, 0.2741])
+        array([0.2929, 0.4142, 0.2929])
         """
         kernel = cls(feature_rows(F, quality, similarity), labels=labels)
         return kernel if expected_size is None else kernel.rescale(expected_size)
