@@ -168,6 +168,8 @@ def greedy_map_many(
             raise InvalidInputError("given must have the same number of items for each query with its own rows")
         return greedy_batch(kernel, check_count(size, "size"), np.array(first, np.int64), window, allowed)[0]
     law = Law.required(kernel)
+    if _is_plain(law):
+        law.check_unchanged()
     found = [_among(law, size, start, own, window) for start, own in queries]
     return np.array(found, np.int64).reshape(len(queries), size)
 

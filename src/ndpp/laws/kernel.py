@@ -108,12 +108,14 @@ class LowRankKernel(WeighedSets):
             magnitudes = np.ones(d) if is_identity else entry_magnitudes(np.asarray(W, np.float64))
         else:
             magnitudes = check_matrix([magnitudes], "magnitudes", shape=(1, d))[0]
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = X.sum() if rows is None else np.inf
         self._fill(
             X=X if rows is not None else frozen(X), W=frozen(W if is_identity else np.array(W)), _magnitudes=magnitudes,
             background=None if background is None else check_background(background, n),
             catalogue=Catalogue(n, check_labels(labels, n)),
             _allowed=None if allowed is None or len(allowed) == n else frozen(allowed),
-            _sum=X.sum() if rows is None else None,
+            _sum=total if np.isfinite(total) else None,
         )  # fmt: skip
         if rows is not None or background is not None or not _is_valid(X, None if is_identity else self.W):
             self.coordinates  # noqa: B018  raises if the kernel is invalid
@@ -376,13 +378,15 @@ def _is_valid(X: AnyArray, W: AnyArray | None) -> bool:
 
     What is not certain is found out in orthonormal coordinates. Others wait for these until something needs them.
     """
-    if not SAFE_SQUARES[0] < np.vdot(X, X) < SAFE_SQUARES[1]:
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = [float(np.vdot(A, A)) for A in (X, W) if A is not None]
+    if not all(SAFE_SQUARES[0] < total < SAFE_SQUARES[1] for total in squares):
         return False
     if W is None:
         return True
     H = np.asarray(W, np.float64) + np.asarray(W, np.float64).T
-    used, diagonal = H.any(axis=1), H.diagonal()
-    if not (diagonal[used] > 0).all() or not SAFE_SQUARES[0] < np.vdot(W, W) < SAFE_SQUARES[1]:
+    used = H.any(axis=1)
+    if not (H.diagonal()[used] > 0).all():
         return False
     try:
         if np.count_nonzero(H) > np.count_nonzero(used):
