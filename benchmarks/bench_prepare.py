@@ -1,7 +1,7 @@
 """Preparing a kernel of a million items, compared with ``X.T @ X`` in row blocks plus one read of X, with one BLAS thread.
 
-X is float32, 10⁶ × 100. ``LowRankKernel(X, W)`` checks that X is finite, sums XᵀX in double precision, and bounds all leverages in the
-precision of X. There are two baselines: the product in single precision, as X is stored, and in double, as the result is needed.
+X is float32, 10⁶ × 100. ``LowRankKernel(X, W).coordinates`` checks that X is finite, sums XᵀX in double precision, and bounds all leverages
+in the precision of X. There are two baselines: the product in single precision, as X is stored, and in double, as the result is needed.
 Target: at most ``TARGET`` times the baseline, and at most 1 GB of memory in addition to X. Run
 ``python benchmarks/bench_prepare.py [-o FILE.json]``, or ``make bench ARGS="-k prepare"``.
 """
@@ -35,7 +35,7 @@ import bench_prepare as bench
 X, W = bench.factors({condition})
 bench.LowRankKernel(X[:50_000], W)  # excludes imports and compilation
 before = bench.peak_mb()
-bench.LowRankKernel(X, W)
+bench.LowRankKernel(X, W).coordinates
 print(bench.peak_mb() - before)
 """
 
@@ -84,7 +84,7 @@ def compare(condition: float, rounds: int = 3) -> dict[str, Any]:
     """Time everything in turns, under the same load, and return the minimum CPU times and their ratios."""
     X, W = factors(condition)
     calls = {
-        "kernel": lambda: LowRankKernel(X, W), "product_single": lambda: product(X, np.float32),
+        "kernel": lambda: LowRankKernel(X, W).coordinates, "product_single": lambda: product(X, np.float32),
         "product_double": lambda: product(X, np.float64), "read": lambda: X.sum(),
     }  # fmt: skip
     watches = {name: Stopwatch() for name in calls}

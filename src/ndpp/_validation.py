@@ -19,6 +19,19 @@ LEAST_ODDS, MOST_ODDS = 1e-150, 1e150
 """Range of odds that are not zero."""
 
 
+def plain_array(value: Any, name: str) -> Any:
+    """Return a torch tensor as an array, from any device, and anything else unchanged; raise if that would lose gradients or is sparse."""
+    if not (type(value).__module__.startswith("torch") and hasattr(value, "detach")):
+        return value
+    if value.requires_grad:
+        raise InvalidInputError(f"{name} must be a tensor without gradients; it requires them. Pass {name}.detach()")
+    if str(value.layout) != "torch.strided":
+        raise InvalidInputError(
+            f"{name} must be a dense tensor or a SciPy sparse matrix; got a tensor of layout {value.layout}"
+        )
+    return (value.float() if str(value.dtype) in ("torch.bfloat16", "torch.float16") else value).cpu().numpy()
+
+
 def check_matrix(value: Any, name: str, *, shape: tuple[int | None, int | None] = (None, None)) -> AnyArray:
     """Return ``value`` as a finite two-dimensional float32 or float64 array (other kinds become float64)."""
     try:

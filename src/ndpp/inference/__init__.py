@@ -1,6 +1,7 @@
 """Likely sets without sampling: greedy MAP, scores of items, recommendations."""
 
-from ndpp.inference.greedy import greedy_map
+from ndpp.inference.diversify import Diversified, diversify
+from ndpp.inference.greedy import greedy_map, greedy_map_many
 from ndpp.inference.ranking import Ranking, recommend, recommend_many
 from ndpp.inference.recommendation import PerCategory, Recommendation, Recommendations
 from ndpp.inference.scores import (
@@ -11,13 +12,16 @@ from ndpp.inference.scores import (
 )
 
 __all__ = [
+    "Diversified",
     "PerCategory",
     "Ranking",
     "Recommendation",
     "Recommendations",
     "continuation_scores",
     "continuation_scores_many",
+    "diversify",
     "greedy_map",
+    "greedy_map_many",
     "next_item_scores",
     "next_item_scores_many",
     "recommend",

@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from ndpp._types import FloatArray, IntArray, Items
-from ndpp._validation import check_items, check_matrix, frozen
+from ndpp._types import AnyArray, FloatArray, IntArray, Items
+from ndpp._validation import check_items, check_matrix, frozen, plain_array
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels
 from ndpp.errors import InvalidInputError, InvalidKernelError, NoConditionalKernelError, PrecisionError
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.header import ModelHeader
+from ndpp.laws.matrices import dense_parts, feature_rows, odds_of_marginal, tilt_to_size
 from ndpp.laws.precision import WARN_ERROR, never_together
 from ndpp.laws.support import check_background
 from ndpp.laws.union import WeighedSets
@@ -32,6 +33,8 @@ from ndpp.rows.scaled import Multiplied
 
 IMPLAUSIBLE = 1e30
 """Magnitudes this much larger than the entries of W are none of terms that these are sums of: rounding would have left more."""
+SAFE_SQUARES = 1e-30, 1e30
+"""Sums of squares of the entries of X and W within this range are far from the limits of double precision."""
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -45,8 +48,8 @@ class LowRankKernel(WeighedSets):
         or pass a copy. The kernel's view of it is read-only; a change is noticed in small catalogues, and in stores where rows are
         fetched. A memory map, an HDF5 or Zarr array, a dask array or your own store (:class:`ndpp.rows.RowSource`) is not loaded:
         preparing a kernel reads it in blocks, and sampling fetches single rows.
-    W : (d, d) array_like
-        The inner matrix, which is copied.
+    W : (d, d) array_like, optional
+        The inner matrix, which is copied; by default the identity, L = X Xᵀ.
     labels : sequence of str, optional
         The label of each item.
     support : sequence of int, optional
@@ -79,7 +82,7 @@ class LowRankKernel(WeighedSets):
     def __init__(
         self,
         X: Any,
-        W: Any,
+        W: Any = None,
         *,
         labels: Sequence[str] | None = None,
         support: Items | None = None,
@@ -90,26 +93,32 @@ class LowRankKernel(WeighedSets):
         if weights is not None:
             warnings.warn("weights= is now magnitudes=", DeprecationWarning, stacklevel=2)
             magnitudes = weights
+        X, W = plain_array(X, "X"), plain_array(W, "W")
         rows = as_rows(X)
         X = check_matrix(X, "X") if rows is None else rows
         n, d = X.shape
         if n == 0 or d == 0:
             raise InvalidKernelError(f"X must have at least one item and one column; its shape is {X.shape}")
-        W = check_matrix(W, "W", shape=(d, d))
+        is_identity = W is None
+        W = np.eye(d) if is_identity else check_matrix(W, "W", shape=(d, d))
         allowed = None if support is None else np.sort(check_items(support, n, "support"))
         if allowed is not None and allowed.size == 0:
             raise InvalidInputError("at least one item must be able to occur; none is left")
         if magnitudes is None:
-            magnitudes = entry_magnitudes(np.asarray(W, np.float64))
+            magnitudes = np.ones(d) if is_identity else entry_magnitudes(np.asarray(W, np.float64))
         else:
             magnitudes = check_matrix([magnitudes], "magnitudes", shape=(1, d))[0]
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = X.sum() if rows is None else np.inf
         self._fill(
-            X=X if rows is not None else frozen(X), W=frozen(np.array(W)), _magnitudes=magnitudes,
+            X=X if rows is not None else frozen(X), W=frozen(W if is_identity else np.array(W)), _magnitudes=magnitudes,
             background=None if background is None else check_background(background, n),
             catalogue=Catalogue(n, check_labels(labels, n)),
             _allowed=None if allowed is None or len(allowed) == n else frozen(allowed),
+            _sum=total if np.isfinite(total) else None,
         )  # fmt: skip
-        self.coordinates  # noqa: B018  raises if the kernel is invalid
+        if rows is not None or background is not None or not _is_valid(X, None if is_identity else self.W):
+            self.coordinates  # noqa: B018  raises if the kernel is invalid
 
     def _fill(self, **values: Any) -> None:
         for name, value in {**values, "_normalizers": {}}.items():
@@ -126,6 +135,94 @@ class LowRankKernel(WeighedSets):
         W[: V.shape[1], : V.shape[1]] = np.eye(V.shape[1])
         W[V.shape[1] :, V.shape[1] :] = D - D.T
         return cls(np.hstack([V, B]), W, labels=labels)
+
+    @classmethod
+    def from_features(
+        cls,
+        F: Any,
+        quality: Any = None,
+        similarity: str = "dot",
+        expected_size: float | None = None,
+        *,
+        labels: Sequence[str] | None = None,
+    ) -> LowRankKernel:
+        """Return the kernel L_ij = q_i q_j ⟨f_i, f_j⟩ of items with these features, such as embeddings.
+
+        Parameters
+        ----------
+        F : (n, d) array_like, sparse matrix or tensor
+            The features of each item. Sparse ones with more columns than rows become a Cholesky factor of F Fᵀ.
+        quality : (n,) array_like, optional
+            How good each item is, ≥ 0: P(S) is multiplied by Π q_i². By default 1.
+        similarity : {"dot", "cosine"}
+            Inner products of the features, or of features scaled to norm one.
+        expected_size : float, optional
+            Multiply L so that samples have this many items on average; see :meth:`rescale`.
+        labels : sequence of str, optional
+            The label of each item.
+
+        Examples
+        --------
+        >>> kernel = LowRankKernel.from_features([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]], similarity="cosine", expected_size=1)
+        >>> kernel.inclusion_probabilities().round(4)
+        array([0.2929, 0.4142, 0.2929])
+        """
+        kernel = cls(feature_rows(F, quality, similarity), labels=labels)
+        return kernel if expected_size is None else kernel.rescale(expected_size)
+
+    @classmethod
+    def from_dense(cls, L: Any, *, labels: Sequence[str] | None = None) -> LowRankKernel:
+        """Return the kernel of an (n, n) matrix L, symmetric or not, with L + Lᵀ positive semidefinite. O(n³).
+
+        A symmetric L becomes X Xᵀ with as many columns as its rank, up to rounding. (A sum of Gaussian similarities of many points is
+        often of small rank.)
+
+        Examples
+        --------
+        >>> LowRankKernel.from_dense([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 2.0]])
+        LowRankKernel(n_items=3, rank=2)
+        """
+        return cls(*dense_parts(L), labels=labels)
+
+    @classmethod
+    def from_marginal(cls, K: Any, *, labels: Sequence[str] | None = None) -> LowRankKernel:
+        """Return the kernel whose inclusion probabilities are the minors of an (n, n) matrix, P(A ⊆ S) = det K_A. O(n³).
+
+        L = K(I − K)⁻¹. Eigenvalues one of a symmetric K, as of projections, have no finite L; those within 8 n ε of one are taken
+        as 1 − 2⁻⁵³, and those within it of zero as zero, where ε is the precision of K: what its rounding errors may have made of them.
+
+        Examples
+        --------
+        >>> kernel = LowRankKernel.from_marginal([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 0.25]])
+        >>> kernel.inclusion_probabilities().round(4), kernel.size_distribution().round(4)
+        (array([0.5 , 0.5 , 0.25]), array([0.  , 0.75, 0.25]))
+        """
+        return cls(*odds_of_marginal(K), labels=labels)
+
+    def rescale(self, expected_size: float) -> LowRankKernel:
+        """Return the kernel cL whose samples have this many items on average; samples of one size have the same distribution as before.
+
+        Examples
+        --------
+        >>> round(float(LowRankKernel(np.eye(4)).rescale(3).inclusion_probabilities().sum()), 6)
+        3.0
+        """
+        is_number = isinstance(expected_size, (int, float, np.number)) and not isinstance(expected_size, bool)
+        if not is_number or not 0 < expected_size < self.max_size:
+            raise InvalidInputError(
+                f"must be a number above 0 and below {self.max_size}, the largest size of a sample; got {expected_size!r}",
+                argument="expected_size",
+            )
+        odds = np.concatenate([self.odds[self.odds > 0], np.linalg.eigvals(self.coordinates.B)])
+        c = tilt_to_size(odds, float(expected_size))
+        if self.background is None:
+            return self._tilt(self.support, np.full(self.n_rows, c))
+        low, high = np.log(c) - 50, np.log(c) + 50  # above, all directions of T count as items of their own
+        for _ in range(60):
+            middle = (low + high) / 2
+            kernel = self._tilt(self.support, np.full(self.n_rows, np.exp(middle)))
+            low, high = (middle, high) if kernel.inclusion_probabilities().sum() < expected_size else (low, middle)
+        return kernel
 
     def __repr__(self) -> str:
         background = "" if self.background is None else ", background=…"
@@ -274,3 +371,26 @@ class LowRankKernel(WeighedSets):
         G, W, magnitudes = remainder.kernel(coords.noise)
         X = Multiplied(self.X, None, coords.to_q, G)
         return self._with(W, others, magnitudes, X=X if isinstance(self.X, Rows) else X.read())
+
+
+def _is_valid(X: AnyArray, W: AnyArray | None) -> bool:
+    """Return whether X W Xᵀ is certainly a kernel: W + Wᵀ is positive semidefinite, and no entry is near the limits of double precision.
+
+    What is not certain is found out in orthonormal coordinates. Others wait for these until something needs them.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = [float(np.vdot(A, A)) for A in (X, W) if A is not None]
+    if not all(SAFE_SQUARES[0] < total < SAFE_SQUARES[1] for total in squares):
+        return False
+    if W is None:
+        return True
+    H = np.asarray(W, np.float64) + np.asarray(W, np.float64).T
+    used = H.any(axis=1)
+    if not (H.diagonal()[used] > 0).all():
+        return False
+    try:
+        if np.count_nonzero(H) > np.count_nonzero(used):
+            np.linalg.cholesky(H[np.ix_(used, used)])
+    except np.linalg.LinAlgError:
+        return False
+    return True

@@ -41,6 +41,7 @@ class ItemRows(Law):
     background: FloatArray | None
     _allowed: IntArray | None  # None: all items; saves an array of 8 n bytes
     _magnitudes: FloatArray
+    _sum: float | None = None  # of the entries of X, where it is an array
 
     @property
     def n_rows(self) -> int:
@@ -98,7 +99,15 @@ class ItemRows(Law):
     @cached_property
     def coordinates(self) -> Coordinates:
         """The low-rank part of L, scaled by (1 + δ)^−½ on both sides, as Q B Qᵀ; see :class:`ndpp.linalg.coordinates.Coordinates`."""
+        self.check_unchanged()
         return coordinates(self._factor, self.W, magnitudes=self._magnitudes)
+
+    def check_unchanged(self) -> None:
+        """Raise if an array X has changed since the kernel was built, as far as its sum shows."""
+        if not isinstance(self.X, Rows) and self._sum is not None and self.X.sum() != self._sum:
+            raise RowsUnavailableError(
+                "X is not what it was when the kernel was built: the array has changed. Build the kernel again."
+            )
 
     @property
     def rank(self) -> int:

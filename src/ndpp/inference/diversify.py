@@ -1,0 +1,179 @@
+"""Diverse items from embeddings and scores, in one call: the best set, or exact samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ndpp._types import IntArray
+from ndpp._validation import check_choice, check_count, check_items, plain_array
+from ndpp.errors import InvalidInputError
+from ndpp.inference.greedy import gains_of, greedy_batch, greedy_map
+from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.limits import Limit
+
+
+class Diversified(NamedTuple):
+    """What :func:`diversify` returns: items in order, their gains and, of samples, probabilities (None: no samples)."""
+
+    items: Any
+    gains: Any
+    probabilities: Any = None
+
+
+def diversify(
+    embeddings: Any,
+    scores: Any = None,
+    k: int = 10,
+    *,
+    diversity: float = 0.5,
+    given: Any = (),
+    window: int | None = None,
+    limits: Limit | Sequence[Limit] | None = None,
+    method: str = "map",
+    n_samples: int = 1,
+    rng: Any = None,
+    device: str | None = None,
+) -> Diversified:
+    """Return ``k`` items that score high and differ from each other.
+
+    The kernel is L_ij = q_i q_j ⟨x_i, x_j⟩ with embeddings x of norm one and q_i = exp(α s_i), α = (1 − diversity) / (2 · diversity),
+    so that diversity · log P(S) is, up to a constant, diversity · log det(⟨x_i, x_j⟩)_S + (1 − diversity) · Σ s_i
+    [Chen et al., NeurIPS 2018]. Scores therefore count by their differences: those of order one, such as standardised or log scores, suit a
+    diversity of 0.5.
+
+    Parameters
+    ----------
+    embeddings : (n, d) or (batch, n, d) array_like or tensor
+        A vector per item, of any length but zero; with a batch, per query and item.
+    scores : (n,) or (batch, n) array_like or tensor, optional
+        How good each item is; larger is better. None: all are equally good.
+    k : int
+        Number of items to return, beside the given ones.
+    diversity : float
+        Above 0, where scores decide alone, up to 1, where they do not count.
+    given : sequence of int, or one per query
+        Items that are there already, such as those shown before: what is returned differs from them.
+    window : int, optional
+        How many items in a row are to be diverse (``method="map"``); see :func:`greedy_map`.
+    limits : Limit or sequence of Limit, optional
+        Limits that the returned and given items keep together.
+    method : {"map", "sample"}
+        The greedy set, best item first, or exact samples of the process, for which P(S) is known.
+    n_samples : int
+        Number of samples.
+    rng : anything ``numpy.random.default_rng`` takes
+        For samples.
+    device : str, optional
+        "cuda" for arrays to be worked on by a GPU. Tensors are worked on where they are.
+
+    Returns
+    -------
+    Diversified
+        ``items`` (k,), with a batch (batch, k), and their ``gains``, det L_{Y∪a} / det L_Y for scores less the largest one. Samples
+        have an axis (n_samples,) before the last, their items are in greedy order, and ``probabilities`` are those of the sets, with
+        limits up to the error of :meth:`LowRankKernel.probability`. All are tensors if embeddings are one.
+
+    Examples
+    --------
+    >>> x = [[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]
+    >>> diversify(x, [1.0, 0.9, 0.2], k=2).items, diversify(x, [1.0, 0.9, 0.2], k=2, diversity=0.05).items
+    (array([0, 2]), array([0, 1]))
+    """
+    check_choice(method, "method", ["map", "sample"])
+    check_count(k, "k", least=1)
+    check_count(n_samples, "n_samples", least=1)
+    if not 0 < diversity <= 1:
+        raise InvalidInputError(f"must be above 0 and at most 1; got {diversity!r}", argument="diversity")
+    if method == "sample" and window is not None:
+        raise InvalidInputError('is for method="map"; sets have no order', argument="window")
+    X, factors, like = _rows(embeddings, scores, (1 - diversity) / (2 * diversity), device)
+    queries, n = X.shape[:2]
+    is_batch = np.ndim(embeddings) == 3
+    first = [check_items(own, n, "given") for own in (given if is_batch and len(given) else [given] * queries)]
+    if len({len(own) for own in first}) > 1 or len(first) != queries:
+        raise InvalidInputError(f"must be a list per query, {queries}, of the same length each", argument="given")
+    start, g = np.array(first, np.int64).reshape(queries, -1), len(first[0])
+    if k + g > n:
+        raise InvalidInputError(
+            f"must be at most {n - g}, the number of items that are not given; got {k}", argument="k"
+        )
+    probabilities = None
+    if method == "map" and not limits:
+        items, gains = (part[:, g:] for part in greedy_batch(X, k + g, start, window, factors=factors))
+    else:
+        X = np.asarray(plain_array(X * factors[..., None], "embeddings"))
+        options = {"window": window, "limits": limits or (), "method": method, "n_samples": n_samples, "rng": rng}
+        found = [_one(LowRankKernel(x), k + g, own, device=device, **options) for x, own in zip(X, start)]
+        items, gains, probabilities = (np.array(part) for part in zip(*found))
+        if method == "map":
+            items, gains, probabilities = items[:, 0], gains[:, 0], None
+    out = [items, gains] if probabilities is None else [items, gains, probabilities]
+    if like is not None:
+        out = [like.new_tensor(part, dtype=None) if isinstance(part, np.ndarray) else part for part in out]
+    elif not isinstance(items, np.ndarray):
+        out = [part.cpu().numpy() for part in out]
+    return Diversified(*(out if is_batch else [part[0] for part in out]))
+
+
+def _one(
+    kernel: LowRankKernel, size: int, given: IntArray, *, window: int | None, limits: Any, method: str, **options: Any
+) -> tuple[Any, Any, Any]:
+    """Return items, gains and probabilities of one query."""
+    if method == "map":
+        run = greedy_map(kernel, size, given=given, window=window, limits=limits)
+        return run[None, len(given) :], gains_of(kernel, run, len(given), window)[None], np.nan
+    draws = kernel.sample(size=size, given=given, limits=limits, **options)
+    runs = [greedy_map(kernel, size, given=given, candidates=draw) for draw in draws]
+    log_mass = kernel.log_mass(given, None if limits else size)
+    if limits:
+        several = [limits] if isinstance(limits, Limit) else list(limits)
+        log_mass += np.log(float(kernel.probability([*several, Limit(range(kernel.n_items), size, size)], given)))
+    chances = [np.exp(kernel.log_det(run) - log_mass) for run in runs]
+    return [run[len(given) :] for run in runs], [gains_of(kernel, run, len(given), None) for run in runs], chances
+
+
+def _rows(embeddings: Any, scores: Any, alpha: float, device: str | None) -> tuple[Any, Any, Any]:
+    """Return x (batch, n, d) and q / ‖x‖ in double precision, on the device, and a tensor to be like, None for arrays."""
+    is_tensor = type(embeddings).__module__.startswith("torch") and hasattr(embeddings, "detach")
+    like = embeddings if is_tensor else None
+    if is_tensor and embeddings.device.type != "cpu":
+        plain_array(embeddings[:0], "embeddings")  # raises for gradients
+        X, xp = embeddings, import_module("torch")
+    else:
+        try:
+            X, xp = np.asarray(plain_array(embeddings, "embeddings"), np.float64), np
+        except (TypeError, ValueError) as reason:
+            raise InvalidInputError(
+                f"embeddings must be an array of real numbers; it could not be read as one: {reason}"
+            ) from None
+    if X.ndim not in (2, 3) or 0 in X.shape:
+        raise InvalidInputError(
+            f"embeddings must have shape (n, d) or (batch, n, d), none of them 0; got {tuple(X.shape)}"
+        )
+    if device not in (None, "cpu") and xp is np:
+        xp = import_module("torch")
+        X = xp.as_tensor(X, device=device)
+    if xp is not np:
+        X = X.to(xp.float64)
+    squares = xp.einsum("...ij,...ij->...i", X, X)
+    if not bool(((squares > 0) & (squares < np.inf)).all()):
+        bad = np.argwhere(~np.asarray(plain_array((squares > 0) & (squares < np.inf), "embeddings")))[0]
+        value = float(squares[tuple(bad)])
+        what = "is zero and has no direction" if value == 0 else "has entries that are NaN or infinite"
+        raise InvalidInputError(
+            f"embeddings must be finite vectors other than zero; that of item {bad[-1]} {what}. Drop such items"
+        )
+    factors = squares**-0.5
+    if scores is not None:
+        s = np.asarray(plain_array(scores, "scores"), np.float64)
+        if s.shape != tuple(X.shape[:-1]) or not np.isfinite(s).all():
+            raise InvalidInputError(
+                f"must be {tuple(X.shape[:-1])} finite numbers, one per item; got shape {s.shape}", argument="scores"
+            )
+        q = np.exp(alpha * (s - s.max(axis=-1, keepdims=True)))
+        factors = factors * (q if xp is np else xp.as_tensor(q, device=X.device))
+    return (X, factors, like) if X.ndim == 3 else (X[None], factors[None], like)

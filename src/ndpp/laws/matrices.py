@@ -1,0 +1,133 @@
+"""Rows of a kernel from features of items, from a dense L and from a marginal kernel K."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.linalg as sl
+from scipy import sparse
+
+from ndpp._types import AnyArray, FloatArray
+from ndpp._validation import check_choice, check_matrix, plain_array
+from ndpp.errors import InvalidInputError, InvalidKernelError
+from ndpp.linalg.scaling import EPS
+
+MOST_ENTRIES = 2**28
+"""Entries of dense rows made of sparse features (2 GB)."""
+CERTAIN_ODDS = 2.0**53
+"""Odds of a direction with eigenvalue one of K: 1 − 2⁻⁵³ is the largest number below one."""
+
+
+def feature_rows(F: Any, quality: Any, similarity: str) -> AnyArray:
+    """Return rows X with X Xᵀ = q_i q_j ⟨f_i, f_j⟩, f of norm one for "cosine"; see :meth:`ndpp.LowRankKernel.from_features`."""
+    check_choice(similarity, "similarity", ["dot", "cosine"])
+    X = check_matrix(_dense_features(F) if sparse.issparse(F) else plain_array(F, "F"), "F")
+    if X.size == 0:
+        raise InvalidKernelError(f"F must have at least one item and one feature; its shape is {X.shape}")
+    factors = np.ones(len(X))
+    if quality is not None:
+        factors = check_matrix([plain_array(quality, "quality")], "quality", shape=(1, len(X)))[0].astype(np.float64)
+        if (factors < 0).any():
+            i = int(np.argmax(factors < 0))
+            raise InvalidInputError(f"must be ≥ 0; that of item {i} is {factors[i]:g}", argument="quality")
+    if similarity == "cosine":
+        norms = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
+        if not norms.all():
+            i = int(np.argmin(norms))
+            raise InvalidInputError(
+                f"row {i} of F is zero and has no direction", advice='Drop such items, or use similarity="dot".'
+            )
+        factors = factors / norms
+    return X if quality is None and similarity == "dot" else X * factors.astype(X.dtype)[:, None]
+
+
+def _dense_features(F: Any) -> AnyArray:
+    """Return sparse features as dense rows with the same inner products: themselves, or, if there are fewer items, a factor of F Fᵀ."""
+    if F.ndim != 2 or F.dtype.kind not in "fiub":
+        raise InvalidInputError(
+            f"F must be a sparse matrix of real numbers; got one of shape {F.shape} and type {F.dtype}"
+        )
+    n, d = F.shape
+    if min(d, n) * n > MOST_ENTRIES:
+        raise InvalidInputError(
+            f"F has {n} × {d} entries: its dense rows would take {8e-9 * n * min(n, d):.3g} GB. Reduce its columns first"
+        )
+    F = F.astype(np.float64).tocsr()
+    check_matrix(F.data[None], "the entries of F")
+    return F.toarray() if d <= n else symmetric_rows((F @ F.T).toarray(), "F Fᵀ")
+
+
+def dense_parts(L: Any, name: str = "L") -> tuple[FloatArray, FloatArray | None]:
+    """Return X and W (None: the identity) with L = X W Xᵀ, for a square matrix whose symmetric part is positive semidefinite."""
+    L = check_matrix(plain_array(L, name), name)
+    if L.shape[0] != L.shape[1] or not len(L):
+        raise InvalidInputError(f"{name} must be square; its shape is {L.shape}")
+    eps, L = float(np.finfo(L.dtype).eps), L.astype(np.float64)
+    if np.abs(L - L.T).max() <= 16 * eps * np.abs(L).max():
+        return symmetric_rows((L + L.T) / 2, name, eps), None
+    lowest = float(sl.eigvalsh((L + L.T) / 2, subset_by_index=[0, 0])[0])
+    if lowest < -8 * eps * len(L) * np.abs(L).max():
+        raise _not_accretive(name, lowest)
+    return np.eye(len(L)), L
+
+
+def symmetric_rows(L: FloatArray, name: str, eps: float = EPS) -> FloatArray:
+    """Return X with X Xᵀ = L, as many columns as its rank: a Cholesky factor with pivoting."""
+    tolerance = len(L) * eps * max(float(L.diagonal().max()), 0.0)
+    factor, pivots, rank, _ = sl.lapack.dpstrf(L, lower=1, tol=tolerance)
+    pivots, factor = pivots - 1, np.tril(factor)[:, :rank]
+    rest = pivots[rank:]
+    left = L[np.ix_(rest, rest)] - factor[rank:] @ factor[rank:].T
+    if L.diagonal().min() < -tolerance or np.abs(left).max(initial=0.0) > 8 * tolerance:
+        lowest = float(sl.eigvalsh(L, subset_by_index=[0, 0])[0])
+        if lowest < -tolerance:
+            raise _not_accretive(name, lowest)
+    X = np.zeros((len(L), max(rank, 1)))
+    X[pivots, :rank] = factor
+    return X
+
+
+def _not_accretive(name: str, lowest: float) -> InvalidKernelError:
+    return InvalidKernelError(
+        f"the symmetric part of {name} must be positive semidefinite; its smallest eigenvalue is {lowest:.6g}. A matrix may define a "
+        "point process without that, if all of its principal minors are nonnegative, but such kernels are not supported."
+    )
+
+
+def odds_of_marginal(K: Any) -> tuple[FloatArray, FloatArray | None]:
+    """Return X and W of L = K(I − K)⁻¹."""
+    K = check_matrix(plain_array(K, "K"), "K")
+    if K.shape[0] != K.shape[1] or not len(K):
+        raise InvalidInputError(f"K must be square; its shape is {K.shape}")
+    tolerance = 8 * len(K) * float(np.finfo(K.dtype).eps)
+    K = K.astype(np.float64)
+    if np.abs(K - K.T).max() <= tolerance:
+        values, vectors = sl.eigh((K + K.T) / 2)
+        if not (-tolerance <= values[0] and values[-1] <= 1 + tolerance):
+            raise InvalidKernelError(
+                f"the eigenvalues of a symmetric marginal kernel must be between 0 and 1; those of K are between {values[0]:.6g} and "
+                f"{values[-1]:.6g}"
+            )
+        kept = values > tolerance
+        odds = values[kept] / np.maximum(1 - values[kept], 1 / CERTAIN_ODDS)
+        odds[values[kept] >= 1 - tolerance] = CERTAIN_ODDS
+        return (vectors[:, kept], np.diag(odds)) if kept.any() else (np.zeros((len(K), 1)), None)
+    rest = np.eye(len(K)) - K
+    if np.linalg.cond(rest) > 1 / tolerance:
+        raise InvalidKernelError(
+            "K has an eigenvalue one: its process has no L = K(I − K)⁻¹. Only symmetric K may have such eigenvalues."
+        )
+    return dense_parts(np.linalg.solve(rest.T, K.T).T, "L = K(I − K)⁻¹")
+
+
+def tilt_to_size(eigenvalues: AnyArray, wanted: float) -> float:
+    """Return c with Σ Re cλ/(1 + cλ) = wanted, by bisection."""
+    low, high = -700.0, 700.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for _ in range(200):
+            middle = (low + high) / 2
+            odds = np.exp(middle) * eigenvalues
+            found = float(np.where(np.abs(odds) < 1, odds / (1 + odds), 1 / (1 / odds + 1)).real.sum())
+            low, high = (middle, high) if found < wanted else (low, middle)
+    return float(np.exp((low + high) / 2))

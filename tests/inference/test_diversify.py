@@ -1,0 +1,121 @@
+"""Diverse items from embeddings and scores, against determinants and enumeration."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+import ndpp
+from ndpp.errors import ImpossibleSizeError, InvalidInputError
+
+
+def dense(x: np.ndarray, s: np.ndarray | None, diversity: float) -> np.ndarray:
+    x = x / np.linalg.norm(x, axis=1)[:, None]
+    q = np.ones(len(x)) if s is None else np.exp((1 - diversity) / (2 * diversity) * (s - s.max()))
+    return np.outer(q, q) * (x @ x.T)
+
+
+def det(L: np.ndarray, items: list[int]) -> float:
+    return float(np.linalg.det(L[np.ix_(items, items)])) if items else 1.0
+
+
+@pytest.mark.parametrize("diversity", [0.2, 0.5, 1.0])
+@pytest.mark.parametrize("window", [None, 3])
+def test_every_item_is_the_best(diversity: float, window: int | None):
+    rng = np.random.default_rng(0)
+    x, s = rng.standard_normal((3, 30, 6)), rng.standard_normal((3, 30))
+    whole = ndpp.diversify(x, s, 5, diversity=diversity, given=[[1], [2], [3]], window=window)
+    for b in range(3):
+        one = ndpp.diversify(x[b], s[b], 5, diversity=diversity, given=[b + 1], window=window)
+        np.testing.assert_array_equal(one.items, whole.items[b])
+        L, chosen = dense(x[b], s[b], diversity), [b + 1]
+        for item, gain in zip(one.items.tolist(), one.gains):
+            before = chosen if window is None else chosen[-(window - 1) :]
+            gains = {a: det(L, [*before, a]) / det(L, before) for a in range(30) if a not in chosen}
+            assert item == max(gains, key=gains.__getitem__)
+            assert gain == pytest.approx(gains[item], rel=1e-9)
+            chosen.append(item)
+
+
+def test_samples_have_their_law():
+    rng = np.random.default_rng(1)
+    x, s = rng.standard_normal((6, 3)), rng.standard_normal(6)
+    L = dense(x, s, 0.5)
+    found = ndpp.diversify(x, s, 2, given=[4], method="sample", n_samples=2000, rng=0)
+    sets = list(combinations([0, 1, 2, 3, 5], 2))
+    weights = np.array([det(L, [4, *S]) for S in sets])
+    law = dict(zip(sets, weights / weights.sum()))
+    wanted = [law[tuple(sorted(S))] for S in found.items.tolist()]
+    np.testing.assert_allclose(found.probabilities, wanted, rtol=1e-9)
+    np.testing.assert_allclose(
+        found.gains.prod(axis=1), [det(L, [4, *S]) / L[4, 4] for S in found.items.tolist()], rtol=1e-9
+    )
+    counts = np.array([sum(tuple(sorted(S)) == T for S in found.items.tolist()) for T in sets])
+    expected = 2000 * np.array([law[T] for T in sets])
+    assert ((counts - expected) ** 2 / expected).sum() < 35  # 9 degrees of freedom: p < 1e-4
+    limited = ndpp.diversify(x, s, 2, method="sample", n_samples=5, rng=0, limits=ndpp.Limit([0, 1], most=0))
+    assert not np.isin(limited.items, [0, 1]).any()
+    kept = {S: det(L, list(S)) for S in combinations(range(2, 6), 2)}
+    wanted = [kept[tuple(sorted(S))] / sum(kept.values()) for S in limited.items.tolist()]
+    np.testing.assert_allclose(limited.probabilities, wanted, rtol=0.1)  # an estimate
+
+
+def test_limits_hold():
+    x = np.random.default_rng(2).standard_normal((12, 5))
+    found = ndpp.diversify(x, k=4, limits=ndpp.Limit(range(6), most=1))
+    assert (found.items < 6).sum() <= 1
+    assert found.gains.shape == (4,)
+
+
+def test_tensors_come_back_as_tensors():
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(3)
+    x, s = rng.standard_normal((2, 20, 4)).astype(np.float32), rng.standard_normal((2, 20))
+    wanted = ndpp.diversify(x, s, 3)
+    found = ndpp.diversify(torch.from_numpy(x), torch.from_numpy(s), 3)
+    assert isinstance(found.items, torch.Tensor)
+    np.testing.assert_array_equal(found.items, wanted.items)
+    np.testing.assert_allclose(found.gains, wanted.gains)
+    with pytest.raises(InvalidInputError, match="without gradients"):
+        ndpp.diversify(torch.from_numpy(x).requires_grad_(), k=3)
+
+
+def test_equal_scores_and_vectors():
+    """Vectors of one length: the first item is the first, in either precision."""
+    x = np.random.default_rng(4).standard_normal((50, 8))
+    for kind in (np.float32, np.float64):
+        assert ndpp.diversify(x.astype(kind), k=3).items[0] == 0
+
+
+def test_nothing_is_compiled():
+    code = "import numpy as np, ndpp, sys; ndpp.diversify(np.eye(8), k=3); print('numba' in sys.modules, 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"embeddings": np.zeros((4, 2))}, InvalidInputError, "item 0 is zero"),
+        ({"embeddings": np.full((4, 2), np.nan)}, InvalidInputError, "NaN or infinite"),
+        ({"embeddings": np.ones(4)}, InvalidInputError, r"shape \(n, d\) or \(batch, n, d\)"),
+        ({"embeddings": [["a"]]}, InvalidInputError, "array of real numbers"),
+        ({"scores": [1.0]}, InvalidInputError, "scores must be"),
+        ({"scores": [1.0, np.nan, 0, 0]}, InvalidInputError, "scores must be"),
+        ({"k": 5}, InvalidInputError, "k must be at most 4"),
+        ({"k": 0}, InvalidInputError, "k must be at least 1"),
+        ({"k": 3}, ImpossibleSizeError, "rank of the kernel, 2"),
+        ({"diversity": 0.0}, InvalidInputError, "diversity must be above 0"),
+        ({"method": "best"}, InvalidInputError, "method must be one of map, sample"),
+        ({"given": [9]}, InvalidInputError, "unknown item id 9"),
+        ({"method": "sample", "window": 2}, InvalidInputError, "window is for"),
+    ],
+)
+def test_bad_input(arguments: dict, error: type[Exception], message: str):
+    given = {"embeddings": np.array([[1.0, 0], [0, 1], [1, 1], [1, 2]]), "k": 2} | arguments
+    with pytest.raises(error, match=message):
+        ndpp.diversify(**given)

@@ -1,0 +1,196 @@
+"""Fast greedy runs against determinants, step by step."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+
+import ndpp
+from ndpp.errors import ImpossibleSizeError, InvalidInputError, RowsUnavailableError
+from ndpp.inference import greedy, pursuit
+from ndpp.laws.kernel import LowRankKernel
+
+
+def gain(L: np.ndarray, before: list[int], a: int) -> float:
+    whole, part = [*before, a], before
+    return float(np.linalg.det(L[np.ix_(whole, whole)]) / (np.linalg.det(L[np.ix_(part, part)]) if part else 1.0))
+
+
+def reference(
+    L: np.ndarray, size: int, *, given: list[int] | None = None, allowed=None, window: int | None = None
+) -> list[int]:
+    """The best item each time by determinants; of equal ones, the smallest id."""
+    chosen = list(given or [])
+    while len(chosen) < size:
+        before = chosen if window is None else chosen[max(0, len(chosen) - window + 1) :]
+        left = [a for a in (range(len(L)) if allowed is None else allowed) if a not in chosen]
+        gains = [gain(L, before, a) for a in left]
+        chosen.append(next(a for a, g in zip(left, gains) if g >= max(gains) * (1 - 1e-8)))
+    return chosen
+
+
+def symmetric(rng: np.random.Generator, d: int) -> np.ndarray:
+    A = rng.standard_normal((d, d))
+    return A @ A.T / d
+
+
+def skewed(rng: np.random.Generator, d: int) -> np.ndarray:
+    D = rng.standard_normal((d, d))
+    return np.eye(d) + D - D.T
+
+
+INNER = {"identity": lambda rng, d: None, "symmetric": symmetric, "skew": skewed}
+
+
+@pytest.fixture(params=[2**20, 0], ids=["all gains", "lazy"])
+def lazy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pursuit, "LAZY", request.param)
+    monkeypatch.setattr(pursuit, "CHUNK", 2)
+    monkeypatch.setattr(pursuit, "BLOCK", 64)
+
+
+@pytest.mark.usefixtures("lazy")
+@pytest.mark.parametrize("kind", INNER)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_every_item_is_the_best_by_determinants(kind: str, dtype: type, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(greedy, "_sequence", lambda *_: iter(()))  # the careful run is not needed
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = (rng.standard_normal((30, 7)) * rng.uniform(0.3, 2, (30, 1))).astype(dtype)
+        kernel = LowRankKernel(X, INNER[kind](rng, 7))
+        L = kernel.to_dense()
+        assert ndpp.greedy_map(kernel, 6).tolist() == reference(L, 6)
+        assert ndpp.greedy_map(kernel, 5, given=[4, 2]).tolist() == reference(L, 5, given=[4, 2])
+        some = rng.permutation(30)[:10].tolist()
+        found = ndpp.greedy_map(kernel, 4, given=[4], candidates=some).tolist()
+        assert found == reference(L, 4, given=[4], allowed=sorted(some))
+        part = kernel.restrict(range(5, 25))
+        assert ndpp.greedy_map(part, 4).tolist() == reference(L, 4, allowed=range(5, 25))
+        for window in (1, 2, 4):
+            found = ndpp.greedy_map(kernel, 12, given=[7], window=window).tolist()
+            assert found == reference(L, 12, given=[7], window=window)
+        assert "coordinates" not in vars(kernel)  # X was never factored
+
+
+def exact_gains(X: np.ndarray, chosen: list[int]) -> list[Fraction]:
+    """The residual of each row after the chosen ones, by elimination in rationals."""
+    rows = [[Fraction(int(v)) for v in x] for x in X]
+    basis: list[list[Fraction]] = []
+    for y in chosen:
+        v = rows[y]
+        for b in basis:
+            t = sum(p * q for p, q in zip(v, b)) / sum(p * p for p in b)
+            v = [p - t * q for p, q in zip(v, b)]
+        basis.append(v)
+    out = []
+    for v in rows:
+        for b in basis:
+            t = sum(p * q for p, q in zip(v, b)) / sum(p * p for p in b)
+            v = [p - t * q for p, q in zip(v, b)]
+        out.append(sum((p * p for p in v), Fraction(0)))
+    return out
+
+
+@pytest.mark.usefixtures("lazy")
+@pytest.mark.parametrize("seed", range(3))
+def test_of_equal_gains_the_smallest_id_is_taken(seed: int):
+    """Rows of ±1 have many equal gains: 200 × 16, in exact arithmetic."""
+    X = np.sign(np.random.default_rng(seed).standard_normal((200, 16)))
+    chosen: list[int] = []
+    for _ in range(5):
+        gains = exact_gains(X, chosen)
+        chosen.append(gains.index(max(gains)))
+    assert chosen[0] == 0
+    rotation = np.linalg.qr(np.random.default_rng(seed).standard_normal((16, 16)))[0]
+    for rows in (X, X @ rotation):  # the same kernel, other roundings
+        assert ndpp.greedy_map(LowRankKernel(rows), 5).tolist() == chosen
+        assert ndpp.greedy_map(LowRankKernel(np.array(rows), 2 * np.eye(16)), 5).tolist() == chosen
+
+
+def test_where_rounding_matters_the_careful_run_goes_on():
+    """Rows of which the later ones are 10⁻⁶ of the first: squares have no digits left."""
+    rng = np.random.default_rng(0)
+    common = rng.standard_normal(8)
+    X = common + 1e-6 * rng.standard_normal((12, 8))
+    kernel = LowRankKernel(X)
+    run = ndpp.greedy_map(kernel, 4).tolist()
+    assert "coordinates" in vars(kernel)
+    from mpmath import det, matrix, mp
+
+    with mp.workdps(60):
+        exact = lambda Y: det(matrix(X[Y].tolist()) * matrix(X[Y].tolist()).T)  # noqa: E731
+        for j in range(4):
+            best = max(exact([*run[:j], a]) for a in set(range(12)) - set(run[:j]))
+            assert exact(run[: j + 1]) >= best * (1 - mp.mpf(10) ** -5)
+    with pytest.raises(ImpossibleSizeError, match="larger than the rank of the kernel, 8; got size 9"):
+        ndpp.greedy_map(kernel, 9)
+
+
+def test_many_queries_are_each_of_them():
+    rng = np.random.default_rng(3)
+    for inner in INNER.values():
+        kernel = LowRankKernel(rng.standard_normal((60, 6)), inner(rng, 6), labels=[f"i{a}" for a in range(60)])
+        candidates = [rng.permutation(60)[:size] for size in (10, 20, 60, 5)]
+        given = [[1], [2, 3], [4, 59], [0, 1, 2]]
+        for window in (None, 2):
+            found = ndpp.greedy_map_many(kernel, 5, given=given, candidates=candidates, window=window)
+            for own, some, run in zip(given, candidates, found):
+                wanted = ndpp.greedy_map(kernel, 5, given=own, candidates=some, window=window)
+                np.testing.assert_array_equal(run, wanted)
+    rows = rng.standard_normal((5, 12, 4))
+    rows[2] = rows[2, :1] + 1e-7 * rows[2]  # for the careful run
+    found = ndpp.greedy_map_many(rows, 3)
+    np.testing.assert_array_equal(found, [ndpp.greedy_map(LowRankKernel(X), 3) for X in rows])
+    found = ndpp.greedy_map_many(rows, 3, given=[[0], [1], [2], [3], [4]], candidates=[[5, 6, 7]] * 5)
+    wanted = [ndpp.greedy_map(LowRankKernel(X), 3, given=[i], candidates=[5, 6, 7]) for i, X in enumerate(rows)]
+    np.testing.assert_array_equal(found, wanted)
+    with pytest.raises(InvalidInputError, match="they are for 1 and 2 queries"):
+        ndpp.greedy_map_many(kernel, 3, given=[[0]], candidates=[[1], [2]])
+
+
+@pytest.mark.parametrize("window", [None, 2, 1])
+def test_tensors_in_batches_agree_with_arrays(window: int | None):
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(4)
+    X = np.sign(rng.standard_normal((4, 40, 6))) * rng.integers(1, 3, (4, 40, 1))
+    wanted = ndpp.greedy_map_many(X, 5, given=[[0]] * 4, window=window)
+    found = ndpp.greedy_map_many(torch.from_numpy(X), 5, given=[[0]] * 4, window=window)
+    assert isinstance(found, torch.Tensor)
+    np.testing.assert_array_equal(found, wanted)
+    run = pursuit.Pursuit(torch, torch.from_numpy(X), torch.ones(4, 40, dtype=torch.bool), window=window)
+    run.add(torch.zeros(4, dtype=torch.int64))
+    picks, _ = pursuit.extend(run, 4)
+    np.testing.assert_array_equal(torch.stack(picks).T, wanted[:, 1:])
+
+
+def test_a_changed_array_is_noticed():
+    X = np.random.default_rng(0).standard_normal((20, 3))
+    kernel = LowRankKernel(X)
+    X[3] += 1.0
+    for call in (lambda: ndpp.greedy_map(kernel, 2), lambda: kernel.log_prob([0])):
+        with pytest.raises(RowsUnavailableError, match="the array has changed"):
+            call()
+
+
+def test_limits_and_window_together():
+    """At most one even item among six, with a window of two: every step by determinants."""
+    rng = np.random.default_rng(5)
+    kernel = LowRankKernel(rng.standard_normal((12, 3)))
+    L, chosen = kernel.to_dense(), []
+    for _ in range(6):
+        full = any(a % 2 == 0 for a in chosen)
+        left = [a for a in range(12) if a not in chosen and (a % 2 or not full)]
+        chosen.append(max(left, key=lambda a: gain(L, chosen[-1:], a)))
+    found = ndpp.greedy_map(kernel, 6, window=2, limits=ndpp.Limit(range(0, 12, 2), most=1))
+    assert found.tolist() == chosen
+
+
+def test_kernels_without_w_are_those_of_the_identity():
+    X = np.random.default_rng(1).standard_normal((6, 3))
+    one, two = LowRankKernel(X), LowRankKernel(X, np.eye(3))
+    for items in product(range(6), repeat=2):
+        if items[0] < items[1]:
+            assert one.log_prob(items) == pytest.approx(two.log_prob(items), abs=1e-12)

@@ -1,0 +1,138 @@
+"""Kernels from features, dense matrices and marginal kernels: their laws against enumeration, and what they refuse."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from ndpp.errors import InvalidInputError, InvalidKernelError, NDPPError
+from ndpp.laws.kernel import LowRankKernel
+
+SETS = [S for k in range(6) for S in combinations(range(5), k)]
+
+
+def assert_law(kernel: LowRankKernel, L: np.ndarray, atol: float = 1e-12) -> None:
+    """P(S) = det L_S / det(I + L) for every set, and its inclusion probabilities."""
+    minors = np.array([np.linalg.det(L[np.ix_(S, S)]) for S in SETS])
+    wanted = minors / np.linalg.det(np.eye(5) + L)
+    np.testing.assert_allclose([np.exp(kernel.log_prob(S)) for S in SETS], wanted, atol=atol)
+    inclusion = [sum(p for S, p in zip(SETS, wanted) if a in S) for a in range(5)]
+    np.testing.assert_allclose(kernel.inclusion_probabilities(), inclusion, atol=atol)
+
+
+@pytest.fixture
+def F() -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((5, 3))
+
+
+def test_features(F: np.ndarray):
+    q = np.array([1.0, 2.0, 0.5, 0.0, 3.0])
+    unit = F / np.linalg.norm(F, axis=1)[:, None]
+    for kind in (np.asarray, sparse.csr_array, sparse.coo_matrix, np.float32):
+        atol = 1e-6 if kind is np.float32 else 1e-12
+        assert_law(LowRankKernel.from_features(kind(F)), F @ F.T, atol)
+        assert_law(LowRankKernel.from_features(kind(F), q), np.outer(q, q) * (F @ F.T), atol)
+        assert_law(LowRankKernel.from_features(kind(F), q, "cosine"), np.outer(q, q) * (unit @ unit.T), atol)
+    wide = sparse.random(5, 40, density=0.2, rng=np.random.default_rng(1), format="csc")
+    assert_law(LowRankKernel.from_features(wide), (wide @ wide.T).toarray())
+    assert LowRankKernel.from_features(wide).X.shape[1] <= 5
+
+
+def test_tensors(F: np.ndarray):
+    torch = pytest.importorskip("torch")
+    assert_law(LowRankKernel.from_features(torch.from_numpy(F), torch.ones(5)), F @ F.T)
+    assert_law(LowRankKernel(torch.from_numpy(F)), F @ F.T)
+    assert_law(LowRankKernel.from_dense(torch.from_numpy(F @ F.T)), F @ F.T)
+    with pytest.raises(InvalidInputError, match=r"F must be a tensor without gradients.*F\.detach"):
+        LowRankKernel.from_features(torch.from_numpy(F).requires_grad_())
+    with pytest.raises(InvalidInputError, match="dense tensor or a SciPy sparse matrix"):
+        LowRankKernel.from_features(torch.from_numpy(F).to_sparse())
+
+
+def test_dense(F: np.ndarray):
+    D = np.random.default_rng(2).standard_normal((5, 5))
+    for L in (F @ F.T, np.eye(5), np.eye(5) + D - D.T, D @ D.T + 1e-3 * (D - D.T), np.diag([1.0, 0, 2, 0, 3])):
+        assert_law(LowRankKernel.from_dense(L), L)
+    assert LowRankKernel.from_dense(F @ F.T).X.shape == (5, 3)
+    assert LowRankKernel.from_dense(np.zeros((5, 5))).size_distribution().tolist() == [1.0]
+    points = np.random.default_rng(3).standard_normal((60, 2))
+    rbf = np.exp(-((points[:, None] - points[None]) ** 2).sum(axis=2))
+    for kind in (np.float64, np.float32):
+        np.testing.assert_allclose(
+            LowRankKernel.from_dense(rbf.astype(kind)).to_dense(), rbf, atol=60 * np.finfo(kind).eps
+        )
+
+
+def test_marginal():
+    rng = np.random.default_rng(4)
+    turn = np.linalg.qr(rng.standard_normal((5, 5)))[0]
+    D = rng.standard_normal((5, 5))
+    skew = np.eye(5) + D - D.T
+    for K in ((turn * [0.9, 0.5, 0.2, 0.0, 0.0]) @ turn.T, skew @ np.linalg.inv(np.eye(5) + skew), np.zeros((5, 5))):
+        assert_law(LowRankKernel.from_marginal(K), K @ np.linalg.inv(np.eye(5) - K))
+
+
+@pytest.mark.parametrize("values", [[1, 1, 0, 0, 0], [1, 1, 0.5, 0.3, 0], [1, 1, 1, 1, 1]])
+def test_projections(values: list[float]):
+    """P(A ⊆ S) = det K_A, by sums over all sets, and no set is smaller than the number of ones."""
+    turn = np.linalg.qr(np.random.default_rng(5).standard_normal((5, 5)))[0]
+    K = (turn * np.array(values, float)) @ turn.T
+    kernel = LowRankKernel.from_marginal(K)
+    law = {S: np.exp(kernel.log_prob(S)) for S in SETS}
+    for A in SETS:
+        wanted = np.linalg.det(K[np.ix_(A, A)])
+        assert sum(p for S, p in law.items() if set(A) <= set(S)) == pytest.approx(wanted, abs=1e-10)
+    assert kernel.size_distribution()[: values.count(1)].sum() < 1e-10
+    sizes = kernel.sample(50, rng=0).sizes
+    assert sizes.min() >= values.count(1)
+    np.testing.assert_allclose(kernel.inclusion_probabilities(), np.diag(K), atol=1e-10)
+
+
+def test_rescale(F: np.ndarray):
+    D = np.random.default_rng(6).standard_normal((3, 3))
+    delta = [0.1, 0.0, 2.0, 0.3, 0.0]
+    kernels = (LowRankKernel(F), LowRankKernel(F, np.eye(3) + D - D.T), LowRankKernel(F, background=delta))
+    for kernel in (*kernels, kernels[0].exclude([1])):
+        for size in (0.01, 1, 2.9):
+            scaled = kernel.rescale(size)
+            assert scaled.inclusion_probabilities().sum() == pytest.approx(size, rel=1e-9)
+            ratio = scaled.to_dense()[0, 0] / kernel.to_dense()[0, 0]
+            np.testing.assert_allclose(scaled.to_dense(), ratio * kernel.to_dense(), rtol=1e-12, atol=1e-15)
+        for size in (0, -1, kernel.max_size, np.nan, True, "2"):
+            with pytest.raises(InvalidInputError, match="expected_size must be a number above 0"):
+                kernel.rescale(size)
+    wanted = LowRankKernel.from_features(F, expected_size=2)
+    np.testing.assert_allclose(wanted.to_dense(), LowRankKernel(F).rescale(2).to_dense())
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda F: LowRankKernel.from_features(np.where(F > 1, np.nan, F)), "F must be finite"),
+        (lambda F: LowRankKernel.from_features(sparse.csr_array(np.where(F > 1, np.inf, F))), "the entries of F must be finite"),
+        (lambda F: LowRankKernel.from_features(F * [[0], [1], [1], [1], [1]], similarity="cosine"), "row 0 of F is zero"),
+        (lambda F: LowRankKernel.from_features(F, [1, 1, -2, 1, 1]), "quality must be ≥ 0; that of item 2 is -2"),
+        (lambda F: LowRankKernel.from_features(F, [1, 1]), "quality must have shape"),
+        (lambda F: LowRankKernel.from_features(F[0]), "F must have 2 dimensions"),
+        (lambda F: LowRankKernel.from_features(F[:0]), "at least one item"),
+        (lambda F: LowRankKernel.from_features(F, similarity="rbf"), "similarity must be one of dot, cosine"),
+        (lambda F: LowRankKernel.from_features(sparse.csr_array(F * 1j)), "sparse matrix of real numbers"),
+        (lambda F: LowRankKernel.from_features(sparse.csr_array((40_000, 40_000))), "would take 12.8 GB"),
+        (lambda F: LowRankKernel.from_features([["a", "b"]]), "F must be a matrix of real numbers"),
+        (lambda F: LowRankKernel.from_dense(F), "L must be square"),
+        (lambda F: LowRankKernel.from_dense(-F @ F.T), "smallest eigenvalue is -"),
+        (lambda F: LowRankKernel.from_dense([[0.0, 1.0], [1.0, 0.0]]), "smallest eigenvalue is -1"),
+        (lambda F: LowRankKernel.from_dense([[1.0, -4.0], [0.0, 1.0]]), "such kernels are not supported"),  # a P0 matrix
+        (lambda F: LowRankKernel.from_dense(F @ F.T * np.nan), "L must be finite"),
+        (lambda F: LowRankKernel.from_marginal(2 * np.eye(3)), "between 0 and 1"),
+        (lambda F: LowRankKernel.from_marginal(-0.1 * np.eye(3)), "between 0 and 1"),
+        (lambda F: LowRankKernel.from_marginal([[1.0, 0.5], [0.0, 0.5]]), "K has an eigenvalue one"),
+        (lambda F: LowRankKernel.from_marginal(F), "K must be square"),
+    ],
+)  # fmt: skip
+def test_bad_input_gets_a_clear_error(F: np.ndarray, build, message: str):
+    with pytest.raises((InvalidInputError, InvalidKernelError, NDPPError), match=message):
+        build(F)
