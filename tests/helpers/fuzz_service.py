@@ -62,6 +62,11 @@ class Service:
             raise Failure(f"the server did not start: {line!r}") from None
         self.lines: list[bytes] = []
         threading.Thread(target=self._drain, daemon=True).start()
+        end = time.monotonic() + 60
+        while httpx.get(f"{self.url}/ready").status_code != 200:
+            if time.monotonic() > end:
+                raise Failure("the server was not ready after a minute")
+            time.sleep(0.2)
         self.statuses: Counter[int] = Counter()
         self.problems: list[str] = []
         self.times: list[float] = []
