@@ -224,6 +224,10 @@ class LowRankKernel(WeighedSets):
             low, high = (middle, high) if kernel.inclusion_probabilities().sum() < expected_size else (low, middle)
         return kernel
 
+    def __getstate__(self) -> dict[str, Any]:
+        self.coordinates  # noqa: B018  computed once, and not in every process
+        return dict(vars(self))
+
     def __repr__(self) -> str:
         background = "" if self.background is None else ", background=…"
         return f"LowRankKernel(n_items={self.n_items}, rank={self.rank}{background})"

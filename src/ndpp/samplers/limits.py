@@ -70,6 +70,8 @@ GIVE_UP_FACTOR = 50
 """A draw gives up after this many times ``MAX_EXPECTED`` proposals."""
 RATIO, EXACT_UP_TO = 1.25, 12
 """What is left of a bound is rounded to powers of this, unless it is a small whole number."""
+LONGEST = 8.0
+"""Most by which a step of θ is lengthened for a kernel."""
 ROUNDS, NEAR = 8, 0.15
 """How often θ is found for a kernel, each time from the inclusion probabilities under the last, unless it moves c by less than so many
 standard deviations."""
@@ -266,9 +268,11 @@ def _tilted(
 ) -> tuple[FloatArray, LowRankKernel]:
     """Return θ and the kernel under it: several times, as p are inclusion probabilities under the last θ; less, where precision ends.
 
-    Items of a kernel vary less than independent ones, so steps become longer by as much as the means of c fell short of their aim.
+    Items of a kernel vary less than independent ones, so steps become longer by as much as the means of c fell short of their aim, until
+    one goes too far.
     """
-    theta, found, stretch = np.zeros((1, len(whole))), kernel, 1.0
+    theta, found, stretch, longest = np.zeros((1, len(whole))), kernel, 1.0, LONGEST
+    last = theta
     for _ in range(ROUNDS):
         step, before = (
             chernoff_tilts(p[None] * left.fitting, left.values, left.low, left.high, theta) - theta,
@@ -276,7 +280,9 @@ def _tilted(
         )
         if np.max(np.abs(step) * np.sqrt(left.values**2 @ (p * (1 - p)))) < NEAR:
             break
-        aim = theta + stretch * step
+        if (step * last).sum() < 0:
+            longest = 1.0
+        aim = theta + min(stretch, longest) * step
         aim = np.where((aim > 0) & (left.low == -np.inf) | (aim < 0) & (left.high == np.inf), 0.0, aim)
         for _ in range(HALVINGS):
             try:
@@ -284,15 +290,16 @@ def _tilted(
                 if tilted._free_error > max(WARN_ERROR / 10, 2 * kernel._free_error):
                     raise PrecisionError("the tilt costs too many digits")
                 q = tilted.inclusion_probabilities(asked.size, asked.given)
+                q[np.asarray(asked.given, np.int64)] = 0.0
                 break
             except (PrecisionError, InvalidInputError):
                 aim = (aim + theta) / 2
         else:
             break
         wanted = left.values @ (p * (1 - p) * ((aim - theta)[0] @ left.values))
-        theta, found, p = aim, tilted, q
+        last, theta, found, p = aim - theta, aim, tilted, q
         moved = float(np.linalg.norm(left.values @ p - before)) / max(float(np.linalg.norm(wanted)), 1e-12)
-        stretch = float(np.clip(1 / max(moved, 1e-3), 1.0, 8.0))
+        stretch = float(np.clip(1 / max(moved, 1e-3), 1.0, LONGEST))
     return theta[0], found
 
 
