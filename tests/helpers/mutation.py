@@ -231,6 +231,8 @@ def forget_compiled(source: Path, changed: Path) -> None:
     for path in source.rglob("__pycache__/*.nb[ic]"):
         if path.name.split(".")[0].lstrip("_") in stale:
             path.unlink()
+    for path in changed.parent.glob(f"__pycache__/{changed.stem}.*.pyc"):  # Python compares whole seconds, and sizes
+        path.unlink()
 
 
 def files_to_run(tests: Path, mutant: Mutant | None, *, everything: bool) -> list[str]:
