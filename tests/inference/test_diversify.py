@@ -41,6 +41,14 @@ def test_every_item_is_the_best(diversity: float, window: int | None):
             chosen.append(item)
 
 
+def test_queries_of_a_batch_are_drawn_independently():
+    """The same query many times, with one seed: as different from each other as samples of one are."""
+    x = np.random.default_rng(0).normal(size=(30, 8))
+    one = ndpp.diversify(np.stack([x] * 40), k=3, method="sample", rng=0).items[:, 0]
+    assert len({tuple(sorted(items)) for items in one.tolist()}) > 20
+    np.testing.assert_array_equal(ndpp.diversify(np.stack([x] * 40), k=3, method="sample", rng=0).items[:, 0], one)
+
+
 def test_samples_have_their_law():
     rng = np.random.default_rng(1)
     x, s = rng.standard_normal((6, 3)), rng.standard_normal(6)

@@ -140,9 +140,8 @@ def _correlations(
     ``low`` and ``high`` are what ties make of the covariances, or bounds of that: then correlations are the most that they can be.
     """
     p, weighted = own.popularity, own.law.weights[:, None] * own.inclusions[:, block]
-    few = (8 if len(block) == 1 else 2) * len(
-        others
-    ) < own.law.n_items  # a copy of many columns takes longer than the product
+    # A copy of many columns takes longer than the product.
+    few = (8 if len(block) == 1 else 2) * len(others) < own.law.n_items
     expected = weighted.T @ own.inclusions[:, others] if few else (weighted.T @ own.inclusions)[:, others]
     together, least = (np.maximum(expected + ties, 0.0) for ties in (high, low))
     low, apart = np.maximum(low, -(1 + ROUNDED) * expected), np.outer(p[block], p[others])

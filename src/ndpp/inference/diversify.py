@@ -66,7 +66,7 @@ def diversify(
     n_samples : int
         Number of samples.
     rng : anything ``numpy.random.default_rng`` takes
-        For samples.
+        For samples; the queries of a batch are drawn independently of each other.
     device : str, optional
         "cuda" for arrays to be worked on by a GPU. Tensors are worked on where they are.
 
@@ -106,8 +106,15 @@ def diversify(
         items, gains = (part[:, g:] for part in greedy_batch(X, k + g, start, window, factors=factors))
     else:
         X = np.asarray(plain_array(X * factors[..., None], "embeddings"))
-        options = {"window": window, "limits": limits or (), "method": method, "n_samples": n_samples, "rng": rng}
-        found = [_one(LowRankKernel(x), k + g, own, device=device, **options) for x, own in zip(X, start)]
+        options: dict[str, Any] = {
+            "window": window,
+            "limits": limits or (),
+            "method": method,
+            "n_samples": n_samples,
+            "device": device,
+        }
+        streams = np.random.default_rng(rng).spawn(queries) if is_batch else [rng]  # queries are drawn independently
+        found = [_one(LowRankKernel(x), k + g, own, rng=one, **options) for x, own, one in zip(X, start, streams)]
         items, gains, probabilities = (np.array(part) for part in zip(*found))
         if method == "map":
             items, gains, probabilities = items[:, 0], gains[:, 0], None

@@ -209,10 +209,8 @@ def greedy_batch(
     items[:, : given.shape[1]] = given
     torch = None if isinstance(X, np.ndarray) else sys.modules["torch"]
     on_device = torch is not None and X.device.type != "cpu"
-
-    space = (
-        None if on_device or factors is None else np.empty((n, d))
-    )  # one for all: fresh pages would cost more than the product
+    # One for all queries: fresh pages would cost more than the product.
+    space = None if on_device or factors is None else np.empty((n, d))
 
     def scaled(which: Any) -> Array:
         if space is not None:

@@ -196,10 +196,9 @@ class Limits:
         low, high = self.low[which], self.high[which]
         above, below = np.isfinite(high), np.isfinite(low)
         step = np.zeros((len(rows), 1))
-        if (
-            rows.shape[1] > MANY_ITEMS
-        ):  # items of about the same values are one variable: bounds see what is best for them
-            step[(rows != np.round(rows)).any(axis=1), 0] = rows.max(initial=0.0) / LEVELS
+        if rows.shape[1] > MANY_ITEMS:
+            # Items of about the same values are one variable: bounds see what is best for them.
+            step[:, 0] = np.where((rows != np.round(rows)).any(axis=1), rows.max(axis=1, initial=0.0) / LEVELS, 0.0)
             rows = np.where(step > 0, step * np.floor(rows / np.where(step > 0, step, 1.0)), rows)
         columns, counts = np.unique(rows, axis=1, return_counts=True)
         A = np.vstack([columns[above], -(columns + step)[below], np.ones((1, columns.shape[1]))])

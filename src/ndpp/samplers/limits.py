@@ -50,12 +50,10 @@ from ndpp.samplers import shared
 from ndpp.samplers.base import Draw, Sampler, cuda_device, stream, stream_key
 from ndpp.samplers.components import FamilyParts, FurtherItems, GivenFamilies, Union
 from ndpp.samplers.exact.ladder import Cache
-from ndpp.samplers.laws import Asked, Store, _prepare
+from ndpp.samplers.laws import GIVE_UP_FACTOR, MAX_EXPECTED, Asked, Store, _prepare
 from ndpp.samplers.shared import _log_posterior, store_of
 from ndpp.samplers.tilted import TiltedComponents
 
-MAX_EXPECTED = 1e4
-"""Largest acceptable mean number of proposals per draw."""
 MANY = 300
 """After so many proposals their mean number is estimated, and draws that need too many are refused."""
 PILOT, ENOUGH = 3000, 10
@@ -66,8 +64,6 @@ UNFIT = -12.0
 """Logarithm of the factor of items whose value alone is above a bound."""
 LEAST, RELATIVE_ERROR = 1000, 0.03
 """Proposals that an estimate takes, and the standard error at which it ends, within ``MAX_EXPECTED`` proposals."""
-GIVE_UP_FACTOR = 50
-"""A draw gives up after this many times ``MAX_EXPECTED`` proposals."""
 RATIO, EXACT_UP_TO = 1.25, 12
 """What is left of a bound is rounded to powers of this, unless it is a small whole number."""
 LONGEST = 8.0
@@ -331,8 +327,8 @@ def _shared(mixture: SharedTies, limits: Any, asked: Asked) -> LimitedSampler:
     tilts = store.unions.remember(key, lambda: Tilts(mixture, aim, store.rows))
     bound = towards(tilts.theta, whole)
     log_weights, is_tilted = tilts.chosen(store, ids, (tilts.theta * bound).sum(axis=1))
-    begun = Begun(tilts, key, store, ids, is_tilted, whole.high - whole.totals(ids))
-    return LimitedSampler(mixture, ids, whole, tilts.theta * is_tilted[:, None], bound, log_weights, begun)
+    drawers = TiltedDrawers(tilts, key, store, ids, is_tilted, whole.high - whole.totals(ids))
+    return LimitedSampler(mixture, ids, whole, tilts.theta * is_tilted[:, None], bound, log_weights, drawers)
 
 
 def rounded(limits: Limits) -> Limits:
@@ -411,7 +407,7 @@ class Apart(NamedTuple):
         return catalogue_ids(np.union1d(self.union.draw_tied(rng), apart))
 
 
-class Begun:
+class TiltedDrawers:
     """What draws the further items of sets from the components of :class:`Tilts`; what it prepares stays with the mixture.
 
     ``room`` is what given items leave of the upper bounds.
@@ -425,7 +421,7 @@ class Begun:
         self._made: dict[int, Apart | FurtherItems] = {}
 
     def __reduce__(self) -> Any:
-        return Begun, (self.tilts, self.key, self.store, self.ids, self.is_tilted, self.room)
+        return TiltedDrawers, (self.tilts, self.key, self.store, self.ids, self.is_tilted, self.room)
 
     def __getitem__(self, c: int) -> Apart | FurtherItems:
         if c not in self._made:
