@@ -24,11 +24,11 @@ GENERIC = BASES[0]
 
 @pytest.mark.parametrize(("kind", "base"), LAWS, ids=str)
 def test_every_verb_of_every_law(kind: Kind, base: Base):
-    """A law as it is answers all of them, a changed one every other: bases take them in turn, two by two."""
+    """Over the generic base a law as it is answers all of them. Otherwise it is every other: bases take them in turn, two by two."""
     failures, turn = [], LAWS.index((kind, base)) // 2
     for entry, (i, name) in product(law_table.entries(kind, base), enumerate(VERBS)):
         try:
-            if applies(name, entry) and not (entry.change and (i + turn) % 2):
+            if applies(name, entry) and ((i + turn) % 2 == 0 or (base is GENERIC and not entry.change)):
                 VERBS[name](entry)
         except (Exception, pytest.fail.Exception) as error:
             failures.append(f"{name} of {entry}: {error!r}")

@@ -10,8 +10,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from scipy.special import gammaln
-from scipy.stats import hypergeom
+from scipy.special import comb, gammaln
 
 import goodness
 from kernels import learned, pair_blocks
@@ -111,7 +110,7 @@ def law_among_first(epsilon):
     """P(c complete pairs among the first 16): all sets of p pairs are alike."""
     law = law_of_complete_pairs(epsilon)
     c = np.arange(SIZE // 2 + 1)
-    return sum(law[p] * hypergeom.pmf(c, PAIRS, SIZE // 2, p) for p in range(len(law)))
+    return sum(law[p] * comb(SIZE // 2, c) * comb(PAIRS - SIZE // 2, p - c) / comb(PAIRS, p) for p in range(len(law)))
 
 
 def complete_pairs(baskets, pairs=slice(None)):

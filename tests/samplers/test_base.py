@@ -94,8 +94,8 @@ works = {
 }
 for name, work in works.items():
     work(20, rng=0)  # compiles
-    for i in range(30):
-        timer = threading.Timer(0.002 * i, os.kill, (os.getpid(), signal.SIGINT))
+    for i in range(15):
+        timer = threading.Timer(0.004 * i, os.kill, (os.getpid(), signal.SIGINT))
         try:
             timer.start()
             work(10**6, rng=i)
@@ -108,7 +108,7 @@ for name, work in works.items():
 @only_posix.signals
 def test_an_interrupt_inside_compiled_code_is_a_keyboard_interrupt():
     done = subprocess.run([sys.executable, "-c", INTERRUPTS], capture_output=True, text=True, check=False)
-    names = [name for name in ("Exact", "Cholesky", "RejectionUp", "ring") for _ in range(30)]
+    names = [name for name in ("Exact", "Cholesky", "RejectionUp", "ring") for _ in range(15)]
     assert (done.stdout.split(), done.returncode) == (names, 0), done.stderr
 
 

@@ -20,8 +20,7 @@ from functools import cached_property, partial, singledispatch
 from typing import Any
 
 import numpy as np
-from scipy.special import ive
-from scipy.stats import nbinom
+from scipy.special import gammaln, ive, xlogy
 
 from ndpp._types import FloatArray, IntArray
 from ndpp.errors import ImpossibleSizeError
@@ -390,5 +389,6 @@ def _size_chances(mean: FloatArray, variance: FloatArray, size: int) -> FloatArr
     """
     spread, excess = np.sqrt(variance + 1 / 12), np.maximum(variance - mean, 0.05 * mean + 1e-12)
     normal = np.exp(-(((size - mean) / spread) ** 2) / 2) / (spread * np.sqrt(2 * np.pi))
-    wide = nbinom.pmf(size, mean**2 / excess, mean / (mean + excess))
+    shape, p = mean**2 / excess, mean / (mean + excess)
+    wide = np.exp(gammaln(size + shape) - gammaln(shape) - gammaln(size + 1.0) + xlogy(shape, p) + xlogy(size, 1 - p))
     return np.where(abs(size - mean) <= FAR * spread, np.where(variance > 1.05 * mean, wide, normal), 0.0)
