@@ -24,7 +24,7 @@ from scipy.special import xlogy
 from scipy.stats import chi2, ncx2, norm
 
 SUITE_ALPHA = 1e-5
-SUITE_CHECKS = 5000
+SUITE_CHECKS = 5100
 ALPHA = SUITE_ALPHA / SUITE_CHECKS
 LEAST_EXPECTED = 10.0
 TILT = 3.0
