@@ -212,7 +212,7 @@ def columns(A: Any, k: int, *, n_samples: int | None = None, rng: RngLike = None
         A = check_matrix(plain_array(A, "A"), "A")
         if A.size == 0:
             raise InvalidInputError(f"A must have at least one row and one column; its shape is {A.shape}")
-        kernel = LowRankKernel((np.linalg.qr(A, mode="r") if A.shape[0] > A.shape[1] else A).T)
+        kernel = LowRankKernel((np.asarray(np.linalg.qr(A, mode="r")) if A.shape[0] > A.shape[1] else A).T)
     if check_count(k, "k", least=1) > kernel.rank:
         raise ImpossibleSizeError(f"k must be at most the rank of A, {kernel.rank}; got {k}")
     return _sets(kernel, k, n_samples, rng)

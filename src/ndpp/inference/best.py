@@ -38,11 +38,10 @@ LEAST_GAIN = 1e-9
 ROUNDING = 1e-9
 """Part of the weight of all sets that rounding may hide."""
 MOST_SWAPS = 1000
-WORK = 2e10
+WORK = 1e11
 """Operations that the concave bound may take: some seconds."""
-MOST_STEPS = 200
-FEW_ITEMS = 500
-"""Of a kernel with a background, Y has a column per item: more items are bounded by diagonals."""
+LEAST_STEPS, MOST_STEPS = 5, 200
+"""Where there is no time for so many steps, as for many items with a background, of which Y has a column per item, diagonals must do."""
 
 
 class BestSet(NamedTuple):
@@ -127,11 +126,11 @@ def best_set(
         weigh(items)
         if len(start) < size:
             _exchange(law, items, start, weigh)
-    items, best = max(seen.items(), key=lambda found: found[1])
+    key, best = max(seen.items(), key=lambda found: found[1])
     log_mass = log_sum(law._log_weights + law._log_started(start, size)) if len(start) else law.log_normalizer(size)
     left = 1 - float(np.exp(np.array(list(seen.values())) - log_mass).sum())
     bound = min(log_mass + float(np.log(max(left, ROUNDING))), _relaxed(law, start, size))
-    return BestSet(np.array(items, np.int64), best, bound if bound > best + LEAST_GAIN else best)
+    return BestSet(np.array(key, np.int64), best, bound if bound > best + LEAST_GAIN else best)
 
 
 def _exchange(law: Law, items: IntArray, given: IntArray, weigh: Callable[[Any], float]) -> None:
@@ -194,10 +193,10 @@ def _kernel_relaxed(kernel: LowRankKernel, given: IntArray, size: int) -> float:
     except (NoConditionalKernelError, PrecisionError):
         return np.inf
     left = size - len(given)
-    if rest.background is not None and rest.n_rows > FEW_ITEMS:
-        return log_given + _largest(_log_diagonals(rest)[None], np.arange(0), left)[0]
     if rest.background is None and rest.rank < left:
         return np.inf
+    if _steps(rest.n_rows, rest.rank + (0 if rest.background is None else rest.n_rows)) < LEAST_STEPS:
+        return log_given + float(_largest(_log_diagonals(rest)[None], given[:0], left)[0])
     values, vectors = sl.eigh(dominating(rest.coordinates.B))
     Y = rest.q_times(vectors * np.sqrt(values.clip(0.0))) * np.sqrt(1 + rest.odds)[:, None]
     if rest.background is not None:
@@ -230,16 +229,19 @@ def _log_diagonals(kernel: LowRankKernel) -> FloatArray:
 
 def _largest(logs: FloatArray, given: IntArray, size: int) -> FloatArray:
     """Return the largest sum over so many items, the given ones included, of each row."""
-    fixed, left = logs[:, given].sum(axis=1), size - len(given)
-    others = np.delete(logs, given, axis=1)
-    return fixed + (-np.partition(-others, left - 1, axis=1)[:, :left].sum(axis=1) if left else 0.0)
+    fixed, left, others = logs[:, given].sum(axis=1), size - len(given), np.delete(logs, given, axis=1)
+    return np.asarray(fixed - np.partition(-others, left - 1, axis=1)[:, :left].sum(axis=1) if left else fixed)
+
+
+def _steps(n: int, d: int) -> int:
+    return int(min(WORK / (n * d * d + d**3), MOST_STEPS))
 
 
 def concave_bound(Y: FloatArray, size: int) -> float:
     """Return an upper bound on log det (Y Yᵀ)_S of all sets of so many rows, by the Frank–Wolfe method."""
     (n, d), best = Y.shape, np.inf
     z = np.full(n, size / n)
-    for step in range(int(np.clip(WORK / (n * d * d + d**3), 3, MOST_STEPS))):
+    for step in range(max(LEAST_STEPS, _steps(n, d))):
         used = np.flatnonzero(z)
         values, vectors = sl.eigh((Y[used].T * z[used]) @ Y[used])
         values = values[::-1].clip(np.finfo(float).tiny)

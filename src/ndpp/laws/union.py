@@ -218,15 +218,15 @@ class WeighedSets(ItemRows):
         """
         self.free_law(factor=10.0)  # says whether rounding matters
         ids = check_items(items, self)
-        K, possible = self._marginal_blocks(ids, ids)[0], self.can_occur(ids)
+        K: FloatArray = self._marginal_blocks(ids, ids)[0]
+        possible = self.can_occur(ids)
         odds = self.odds[self.rows_of(ids[possible])]
         K[possible, possible] += odds / (1 + odds)
         return K
 
     def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
         """Return Cov(a ∈ S, b ∈ S) = −K_ab K_ba for two lists of items, a ≠ b; zero for items that never occur."""
-        K, transposed = self._marginal_blocks(first, second)
-        return -K * transposed
+        return -np.asarray(np.prod(self._marginal_blocks(first, second), axis=0))
 
     def _marginal_blocks(self, first: IntArray, second: IntArray) -> FloatArray:
         """Return K_ab and K_ba, shape (2, len(first), len(second)), but for K_aa: √((1 − p_a)(1 − p_b)) q_a R q_b, R = B(I + B)⁻¹."""
@@ -234,7 +234,8 @@ class WeighedSets(ItemRows):
         rows = [self.rows_of(items[possible]) for items, possible in zip((first, second), at)]
         (q, other), R = (self.q_rows(places) for places in rows), self._law.marginal
         scale = np.sqrt(np.outer(*(1 + self.odds[places] for places in rows)))
-        out[:, *np.ix_(*at)] = np.stack([(q @ R) @ other.T, (q @ R.T) @ other.T]) / scale
+        for side, inner in zip(out, (R, R.T)):
+            side[np.ix_(*at)] = (q @ inner) @ other.T / scale
         return out
 
     def _q(self, tied: Items) -> FloatArray:
