@@ -29,12 +29,12 @@ def test_samples_agree_with_sums(law, size, monkeypatch: pytest.MonkeyPatch):
     exact = law.entropy(size=size), law.kl(OTHER, size=size)
     assert all(one.exact and one.error == 0 for one in exact)
     monkeypatch.setattr(laws, "FEW_ITEMS", 0)
-    drawn = law.entropy(4000, 1, size=size), law.kl(OTHER, 4000, 1, size=size)
+    drawn = law.entropy(1000, 1, size=size), law.kl(OTHER, 1000, 1, size=size)
     for found, wanted in zip(drawn, exact):
         assert not found.exact
-        assert 0 < found.error < 0.1
+        assert 0 < found.error < 0.2
         assert within(found, wanted)
-    assert not within(law.tilt({0: 8.0, 1: 8.0}).entropy(4000, 1, size=size), exact[0])  # a negative control
+    assert not within(law.restrict(range(5)).entropy(1000, 1, size=size), exact[0])  # a negative control
 
 
 def test_impossible_sets_are_infinitely_far(monkeypatch: pytest.MonkeyPatch):
