@@ -70,9 +70,9 @@ def chosen_by(method: str, python: Path | str, folder: Path, n: int, k: int, lim
 
 
 def compare(
-    pythons: dict[str, Path | str], folder: Path, *, n: int, d: int, k: int, limit: float, slow: dict[str, str]
+    pythons: dict[str, Path | str], folder: Path, *, n: int, d: int, k: int, limit: float, slow: list[tuple[Any, ...]]
 ) -> dict[str, Any]:
-    """Return a record of all methods; ``slow`` are those that are not tried again, which this adds to."""
+    """Return a record of all methods; ``slow`` are (method, n, d, k) that took too long, which this adds to: larger ones are not tried."""
     rng = np.random.default_rng([n, d])
     X, scores = rng.standard_normal((n, d)).astype(np.float32), rng.standard_normal(n)
     scores = (scores - scores.mean()) / scores.std()
@@ -81,13 +81,16 @@ def compare(
     rows = X * (np.exp(ALPHA * scores) / np.linalg.norm(X, axis=1))[:, None]
     found: dict[str, Any] = {}
     for method, python in pythons.items():
-        record = {"skipped": slow[method]} if method in slow else chosen_by(method, python, folder, n, k, limit)
+        smaller = [own for own in slow if own[0] == method and own[1] <= n and own[2] <= d and own[3] <= k]
+        if smaller:
+            found[method] = {"skipped": "took too long with {1:,} × {2}, k = {3}".format(*smaller[0])}
+            continue
+        found[method] = record = chosen_by(method, python, folder, n, k, limit)
         if "items" in record:
-            record["log det"] = float(np.linalg.slogdet(rows[record["items"]] @ rows[record["items"]].T)[1])
-            del record["items"]
+            items = record.pop("items")
+            record["log det"] = float(np.linalg.slogdet(rows[items] @ rows[items].T)[1])
         elif record["skipped"].startswith("took"):
-            slow[method] = "took too long with fewer entries"
-        found[method] = record
+            slow.append((method, n, d, k))
     return {"items": n, "columns": d, "k": k, "methods": found}
 
 
@@ -127,7 +130,7 @@ def main() -> None:
     chosen = parser.parse_args()
     chosen.folder.mkdir(parents=True, exist_ok=True)
     pythons, records = interpreters(chosen.methods, chosen.folder), []
-    slow: dict[str, str] = {}
+    slow: list[tuple[Any, ...]] = []
     for n, d, k in product(chosen.items, chosen.columns, chosen.k):
         record = compare(pythons, chosen.folder, n=n, d=d, k=k, limit=chosen.limit, slow=slow)
         records.append(record)

@@ -40,7 +40,7 @@ ROUNDING = 1e-9
 MOST_SWAPS = 1000
 WORK = 1e11
 """Operations that the concave bound may take: some seconds."""
-LEAST_STEPS, MOST_STEPS = 5, 200
+LEAST_STEPS, MOST_STEPS = 5, 60
 """Where there is no time for so many steps, as for many items with a background, of which Y has a column per item, diagonals must do."""
 
 
