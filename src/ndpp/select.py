@@ -203,11 +203,7 @@ def columns(A: Any, k: int, *, n_samples: int | None = None, rng: RngLike = None
            [0, 2]])
     """
     if sparse.issparse(A):
-        if A.ndim != 2 or A.dtype.kind not in "fiub":
-            raise InvalidInputError(
-                f"A must be a sparse matrix of real numbers; got one of shape {A.shape} and type {A.dtype}"
-            )
-        kernel = LowRankKernel.from_features(A.T)
+        kernel = LowRankKernel.from_features(_real_sparse(A, "A").T)
     else:
         A = check_matrix(plain_array(A, "A"), "A")
         if A.size == 0:
@@ -216,6 +212,17 @@ def columns(A: Any, k: int, *, n_samples: int | None = None, rng: RngLike = None
     if check_count(k, "k", least=1) > kernel.rank:
         raise ImpossibleSizeError(f"k must be at most the rank of A, {kernel.rank}; got {k}")
     return _sets(kernel, k, n_samples, rng)
+
+
+def _real_sparse(value: Any, name: str) -> Any:
+    """Return a sparse matrix by rows in double precision; raise unless its entries are finite real numbers."""
+    if value.ndim != 2 or value.dtype.kind not in "fiub":
+        raise InvalidInputError(
+            f"{name} must be a sparse matrix of real numbers; got one of shape {value.shape} and type {value.dtype}"
+        )
+    value = value.tocsr().astype(np.float64)
+    check_matrix(value.data[None], f"the entries of {name}")
+    return value
 
 
 def _sets(kernel: LowRankKernel, size: int, n_samples: int | None, rng: RngLike) -> IntArray:
@@ -238,12 +245,7 @@ def tree_kernel(graph: Any) -> tuple[IntArray, LowRankKernel]:
     ([[0, 1], [0, 2], [1, 2]], array([0.6, 0.6, 0.8]))
     """
     if sparse.issparse(graph):
-        if graph.ndim != 2 or graph.dtype.kind not in "fiub":
-            raise InvalidInputError(
-                f"graph must be a sparse matrix of real numbers; got one of shape {graph.shape} and type {graph.dtype}"
-            )
-        weights = graph.tocsr().astype(np.float64)
-        check_matrix(weights.data[None], "the entries of graph")
+        weights = _real_sparse(graph, "graph")
     else:
         weights = sparse.csr_array(check_matrix(plain_array(graph, "graph"), "graph").astype(np.float64))
     n = weights.shape[0]
