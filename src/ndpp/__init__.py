@@ -8,6 +8,7 @@ from ndpp.baskets import Baskets
 from ndpp.inference import (
     PerCategory,
     Ranking,
+    best_set,
     continuation_scores,
     continuation_scores_many,
     diversify,
@@ -21,7 +22,7 @@ from ndpp.inference import (
 from ndpp.laws import FamilyMixture, Law, Limit, LowRankKernel, Mixture, load, load_metadata, save
 
 if TYPE_CHECKING:
-    from ndpp import answers, datasets, diagnostics, metrics, plots, samplers
+    from ndpp import answers, datasets, diagnostics, metrics, plots, samplers, select
     from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, fit
 
 __version__ = "0.1.0"
@@ -39,6 +40,7 @@ __all__ = [
     "Ranking",
     "SymmetricDPP",
     "answers",
+    "best_set",
     "continuation_scores",
     "continuation_scores_many",
     "datasets",
@@ -58,9 +60,10 @@ __all__ = [
     "rows",
     "samplers",
     "save",
+    "select",
 ]
 
-_PACKAGES = ("answers", "datasets", "diagnostics", "explain", "metrics", "plots", "samplers")
+_PACKAGES = ("answers", "datasets", "diagnostics", "explain", "metrics", "plots", "samplers", "select")
 _LEARNING = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP", "fit")
 
 

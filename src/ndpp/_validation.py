@@ -32,18 +32,25 @@ def plain_array(value: Any, name: str) -> Any:
     return (value.float() if str(value.dtype) in ("torch.bfloat16", "torch.float16") else value).cpu().numpy()
 
 
-def check_matrix(value: Any, name: str, *, shape: tuple[int | None, int | None] = (None, None)) -> AnyArray:
-    """Return ``value`` as a finite two-dimensional float32 or float64 array (other kinds become float64)."""
+def real_array(value: Any, name: str, kind: str = "an array") -> AnyArray:
+    """Return ``value``, which may be a tensor, as an array of real numbers in single or double precision."""
+    if hasattr(value, "toarray"):
+        raise InvalidInputError(f"{name} must be {kind} of real numbers; got a sparse matrix. Pass {name}.toarray()")
+    value = plain_array(value, name)
     try:
         array = np.asarray(value)
         if array.dtype.kind == "c":
             raise TypeError("its entries are complex")
-        if array.dtype not in (np.float32, np.float64):
-            array = array.astype(np.float64)
+        return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
     except (TypeError, ValueError) as reason:
         raise InvalidInputError(
-            f"{name} must be a matrix of real numbers; it could not be read as one: {reason}"
+            f"{name} must be {kind} of real numbers; it could not be read as one: {reason}"
         ) from None
+
+
+def check_matrix(value: Any, name: str, *, shape: tuple[int | None, int | None] = (None, None)) -> AnyArray:
+    """Return ``value`` as a finite two-dimensional float32 or float64 array (other kinds become float64)."""
+    array = real_array(value, name, "a matrix")
     if array.ndim != 2:
         raise InvalidInputError(f"{name} must have 2 dimensions; it has {array.ndim} (shape {array.shape})")
     for axis, (want, got) in enumerate(zip(shape, array.shape)):

@@ -134,6 +134,16 @@ def test_map_is_in_the_order_chosen(call, shelf):
     assert found["log_det"] == [pytest.approx(kernel.log_det(kernel.ids(expected)))]
 
 
+def test_map_best_says_how_far_it_can_be_from_the_best(call, shelf):
+    kernel = ndpp.load(shelf)
+    expected = ndpp.best_set(kernel, 4, given=kernel.ids(["tea"]))
+    found = call("map", shelf, "--size", 4, "--given", "tea", "--best", "--json").json
+    assert sorted(found["baskets"][0]) == sorted(kernel.labels[i] for i in expected.items)
+    assert found["baskets"][0][0] == "tea"
+    assert found["gap"] == [pytest.approx(expected.gap, abs=1e-9)]
+    assert "gap" not in call("map", shelf, "--size", 4, "--json").json
+
+
 def test_recommendations(call, shelf, tmp_path):
     kernel = ndpp.load(shelf)
     best = ndpp.recommend(kernel, kernel.ids(["bread"]), n=3)

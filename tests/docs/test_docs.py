@@ -7,9 +7,11 @@ import re
 from contextlib import nullcontext
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import ndpp
+from frameworks import stand_in
 
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^```(python|pycon)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -22,14 +24,14 @@ PAGES = [
 ]
 
 
-def run_blocks(text: str, name: str) -> None:
-    """Run the fenced blocks of a page in one namespace; in ``pycon`` blocks the printed results must match too."""
+def run_blocks(text: str, name: str) -> dict[str, object]:
+    """Run the fenced blocks of a page in one namespace and return it; in ``pycon`` blocks the printed results must match too."""
     names: dict[str, object] = {"__name__": "__main__"}
     for block in FENCE.finditer(text):
         kind, code = block.groups()
         where = f"{name}, line {text[: block.start()].count(chr(10)) + 2}"
         if kind == "python":
-            exec(compile(code, where, "exec"), names)
+            exec(compile(code, where, "exec", dont_inherit=True), names)
             continue
         runner = doctest.DocTestRunner(optionflags=FLAGS)
         test = doctest.DocTestParser().get_doctest(code, names, where, name, 0)
@@ -37,12 +39,14 @@ def run_blocks(text: str, name: str) -> None:
         runner.run(test, out=failures.append, clear_globs=False)
         names.update(test.globs)
         assert not runner.failures, "".join(failures)
+    return names
 
 
 @pytest.mark.usefixtures("short_epochs")
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_the_page_runs_as_written(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    stand_in(monkeypatch)
     with falls_back_to_the_cpu() if page.name == "gpu.md" else nullcontext():
         run_blocks(page.read_text(encoding="utf-8"), page.name)
 
@@ -71,3 +75,57 @@ def test_every_public_name_is_in_the_api_pages():
         re.findall(r"module:: ndpp\.(\w+)$", pages, re.MULTILINE)
     )
     assert set(ndpp.__all__) <= listed
+
+
+# ---- adapters for other frameworks, which stand-ins replace where they are not installed ------------------------------
+
+PASSAGES = {"cats": [1.0, 0.0, 0.1], "kittens": [0.99, 0.02, 0.1], "trains": [0.0, 1.0, 0.2], "tea": [0.1, 0.3, 1.0]}
+SCORES = [0.9, 0.89, 0.4, 0.5]
+
+
+class Vectors:
+    """Embeddings as LangChain and LlamaIndex ask for them."""
+
+    def embed_documents(self, texts):
+        return [PASSAGES[text] for text in texts]
+
+    def embed_query(self, text):
+        return [1.0, 0.3, 0.4]
+
+    get_text_embedding_batch = embed_documents
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> dict:
+    stand_in(monkeypatch)
+    page = (ROOT / "docs" / "diversity.md").read_text(encoding="utf-8")
+    return run_blocks(page, "diversity.md")
+
+
+def test_adapters_choose_passages_that_differ(names: dict):
+    """One of two passages about cats, and everything else: in whatever class the framework wants."""
+    from haystack import Document as HaystackDocument
+    from langchain_core.documents import Document
+    from llama_index.core.schema import NodeWithScore, TextNode
+
+    documents = [Document(page_content=text) for text in PASSAGES]
+    chosen = names["DiverseDocuments"](embeddings=Vectors(), k=3).compress_documents(documents, "pets")
+    assert {document.page_content for document in chosen} in ({"cats", "trains", "tea"}, {"kittens", "trains", "tea"})
+    assert all(any(document is one for one in documents) for document in chosen)
+
+    found = [
+        HaystackDocument(content=text, embedding=vector, score=score)
+        for (text, vector), score in zip(PASSAGES.items(), SCORES)
+    ]
+    ranked = names["DiversityRanker"](top_k=3).run(documents=found)["documents"]
+    assert [document.content for document in ranked] == ["cats", "tea", "trains"]
+    assert len(names["DiversityRanker"](top_k=9).run(documents=found[:2])["documents"]) == 2
+
+    nodes = [NodeWithScore(node=TextNode(text=text), score=score) for text, score in zip(PASSAGES, SCORES)]
+    kept = names["DiverseNodes"](embed_model=Vectors(), k=3).postprocess_nodes(nodes)
+    assert [node.get_content() for node in kept] == ["cats", "tea", "trains"]
+
+
+def test_without_diversity_scores_decide(names: dict):
+    """A negative control: the passages that the adapters leave out are left out for being alike."""
+    assert sorted(names["diverse"](np.array(list(PASSAGES.values())), SCORES, 3, 0.1)) == [0, 1, 3]

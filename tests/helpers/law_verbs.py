@@ -51,7 +51,7 @@ def applies(name: str, entry: Entry) -> bool:
     """Return whether laws of this kind have the verb."""
     if name in ("responsibilities", "component_log_probs", "component_inclusions", "only"):
         return entry.kind.is_mixture
-    return name != "log_mass" or not entry.kind.is_mixture
+    return name not in ("log_mass", "marginal_kernel") or not entry.kind.is_mixture
 
 
 def close(found: Any, expected: Any, what: object, scale: float = 1.0) -> None:
@@ -167,6 +167,54 @@ def check_log_prob_of_a_size(entry: Entry) -> None:
 @verb
 def check_log_probs(entry: Entry) -> None:
     close_logs(entry.law.log_probs(baskets_of(entry, entry.truth.sets)), entry.truth.p, "log_probs")
+
+
+@verb
+def check_log_probs_of_a_size(entry: Entry) -> None:
+    everything = baskets_of(entry, entry.truth.sets)
+    for _, size in sized(entry):
+        expected = np.where(entry.truth.sizes == size, entry.truth.p, 0.0) / entry.truth.mass((), size)
+        close_logs(entry.law.log_probs(everything, size), expected, f"log_probs of size {size}")
+
+
+@verb
+def check_pair_probabilities(entry: Entry) -> None:
+    law, truth, items = entry.law, entry.truth, range(entry.truth.n_items)
+    expected = np.array([[truth.mass({a, b}) for b in items] for a in items])
+    close(law.pair_probabilities(items), expected, "pair_probabilities")
+    pairs = [(a, b) for a in items for b in items][::3]
+    close(law.pair_probabilities(pairs), [expected[pair] for pair in pairs], "pair_probabilities of pairs")
+    by_label = [[entry.base.labels[a], entry.base.labels[b]] for a, b in pairs]
+    close(law.pair_probabilities(by_label), [expected[pair] for pair in pairs], "pair_probabilities by label")
+
+
+@verb
+def check_marginal_kernel(entry: Entry) -> None:
+    """Its minors are the probabilities of containing these items, excluded ones included."""
+    items = tuple(range(entry.truth.n_items))[::-1]
+    K = entry.law.marginal_kernel(items)
+    for A in combinations(range(len(items)), 3):
+        close(np.linalg.det(K[np.ix_(A, A)]), entry.truth.mass([items[a] for a in A]), f"minor of {A}")
+    for a, b in combinations(range(len(items)), 2):
+        close(K[a, a] * K[b, b] - K[a, b] * K[b, a], entry.truth.mass([items[a], items[b]]), f"minor of {a}, {b}")
+
+
+def entropy_of(p: np.ndarray) -> float:
+    return -float(p[p > 0] @ np.log(p[p > 0]))
+
+
+@verb
+def check_entropy_and_kl(entry: Entry) -> None:
+    law, truth, (_, size) = entry.law, entry.truth, sized(entry)[0]
+    close(law.entropy().value, entropy_of(truth.p), "entropy", 10)
+    sized_p = np.where(truth.sizes == size, truth.p, 0.0) / truth.mass((), size)
+    close(law.entropy(size=size).value, entropy_of(sized_p), f"entropy of size {size}", 10)
+    factors = {truth.left[0]: 3.0}
+    for of, p in ((None, truth.p), (size, sized_p)):
+        other = truth.tilt(factors).p
+        other = other if of is None else np.where(truth.sizes == of, other, 0.0) / truth.tilt(factors).mass((), of)
+        expected = float(p[p > 0] @ np.log(p[p > 0] / other[p > 0]))
+        close(law.kl(law.tilt(factors), size=of).value, expected, f"divergence of size {of}", 10)
 
 
 @verb

@@ -8,6 +8,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import ndpp
 from ndpp.errors import ImpossibleSizeError, InvalidInputError
@@ -88,6 +89,9 @@ def test_tensors_come_back_as_tensors():
     assert isinstance(found.items, torch.Tensor)
     np.testing.assert_array_equal(found.items, wanted.items)
     np.testing.assert_allclose(found.gains, wanted.gains)
+    assert found.items.dtype == torch.int64
+    assert (x[0][found.items[0]] == x[0][wanted.items[0]]).all()  # items are indices
+    assert ndpp.diversify(torch.tensor([[1, 0], [1, 2]]), [0.0, -0.5], k=2).gains.dtype == torch.float64
     with pytest.raises(InvalidInputError, match="without gradients"):
         ndpp.diversify(torch.from_numpy(x).requires_grad_(), k=3)
 
@@ -112,12 +116,26 @@ def test_nothing_is_compiled():
         ({"embeddings": np.full((4, 2), np.nan)}, InvalidInputError, "NaN or infinite"),
         ({"embeddings": np.ones(4)}, InvalidInputError, r"shape \(n, d\) or \(batch, n, d\)"),
         ({"embeddings": [["a"]]}, InvalidInputError, "array of real numbers"),
+        (
+            {"embeddings": np.ones((4, 2)) * 1j},
+            InvalidInputError,
+            "embeddings must be an array of real numbers.*complex",
+        ),
+        (
+            {"embeddings": sparse.csr_array(np.eye(4))},
+            InvalidInputError,
+            r"embeddings must be an array.*embeddings\.toarray\(\)",
+        ),
+        ({"scores": ["a", "b", "c", "d"]}, InvalidInputError, "scores must be an array of real numbers"),
+        ({"scores": np.ones(4) * 1j}, InvalidInputError, "scores must be an array of real numbers.*complex"),
         ({"scores": [1.0]}, InvalidInputError, "scores must be"),
         ({"scores": [1.0, np.nan, 0, 0]}, InvalidInputError, "scores must be"),
         ({"k": 5}, InvalidInputError, "k must be at most 4"),
         ({"k": 0}, InvalidInputError, "k must be at least 1"),
         ({"k": 3}, ImpossibleSizeError, "rank of the kernel, 2"),
         ({"diversity": 0.0}, InvalidInputError, "diversity must be above 0"),
+        ({"diversity": "high"}, InvalidInputError, "diversity must be above 0"),
+        ({"window": 0}, InvalidInputError, "window must be at least 1"),
         ({"method": "best"}, InvalidInputError, "method must be one of map, sample"),
         ({"given": [9]}, InvalidInputError, "unknown item id 9"),
         ({"method": "sample", "window": 2}, InvalidInputError, "window is for"),

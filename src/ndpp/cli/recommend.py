@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -15,9 +16,10 @@ from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.deliver import Starts, Target
 from ndpp.cli.files import check_sizes, check_table, fingerprint, given_baskets, item_ids, load_model
+from ndpp.cli.guard import say
 from ndpp.cli.lists import Lists
 from ndpp.cli.output import Report, emit, progress, working
-from ndpp.inference import Ranking, Recommendations, greedy_map
+from ndpp.inference import Ranking, Recommendations, best_set, greedy_map
 from ndpp.inference.ranking import DAMPING
 
 RANKING = "What else will be in the basket (continuation), the one item missing (completion), or what is special to it (lift)."
@@ -27,6 +29,7 @@ WHY = "Show what each score owes to popularity, mission and ties: its factors."
 POPULAR = "Consider only the N most popular items; default: all for given items, 1000 for the pairs of the catalogue."
 LIFT = "Lift: how many times as often together as independent items would be. Together: the share of baskets with both."
 BY_TIES = "By ties: the part of the lift that missions do not explain; below 1, items of one mission avoid each other."
+BEST = "Improve the basket by exchanges and samples, and say how far from the best one it can be."
 PAIRS = "go together", "stand in for each other"
 """What pairs of the catalogue do."""
 Relations = records.Related | records.Pairs
@@ -164,14 +167,19 @@ def map_(
     size: Annotated[int, o.number("Items of the basket, including given ones.", "--size", "-k", show_default=False)],
     given: o.Given = None,
     exclude: o.Exclude = None,
+    best: Annotated[bool, typer.Option("--best", help=BEST)] = False,
     writing: o.Writing,
     reading: o.ReadingFor,
 ) -> None:
     """Build a likely basket greedily: the given items, then the best next item at each step, in this order.
 
+    With --best, the greedy basket and some samples are improved by exchanging items, and an upper bound tells how far from the best
+    basket of this size the result can be.
+
     \b
     Examples:
       ndpp map model.safetensors --size 6
+      ndpp map model.safetensors --size 6 --best
       ndpp map model.safetensors --size 6 --given bread
       ndpp map model.safetensors half.txt --size 6 --json
     """
@@ -182,9 +190,13 @@ def map_(
     if baskets is not None:
         check_sizes(allowed, starts, [size] * len(starts))
     found: list[list[int]] = []
+    gaps: list[float] = []
     with progress(len(starts), "building", show=len(starts) > 1) as bar:
         for items in starts:
-            found.append(greedy_map(allowed, size, given=items).tolist())
+            if best:
+                one = best_set(allowed, size, given=items)
+                gaps.append(one.gap)
+            found.append((one.items if best else greedy_map(allowed, size, given=items)).tolist())
             bar.advance()
     head: dict[str, Any] = {
         "model_crc32": fingerprint(model),
@@ -193,4 +205,12 @@ def map_(
     }
     if hasattr(kernel, "log_det"):  # of one kernel
         head["log_det"] = [kernel.log_det(items) for items in found]
+    if best:
+        head["gap"] = gaps
+        worst = max(gaps, default=0.0)
+        least = f"at least {100 * math.exp(-worst):.3g} % as probable as the best" if worst else "the best of its size"
+        say(
+            f"{'the basket is' if len(found) == 1 else 'every basket is'} {least}"
+            + (f" (gap {worst:.3g})" if worst else "")
+        )
     target._replace(starts=Starts(starts, from_file=baskets is not None)).write(found, head)

@@ -1,5 +1,6 @@
 """Likely sets without sampling: greedy MAP, scores of items, recommendations."""
 
+from ndpp.inference.best import BestSet, best_set
 from ndpp.inference.diversify import Diversified, diversify
 from ndpp.inference.greedy import greedy_map, greedy_map_many
 from ndpp.inference.ranking import Ranking, recommend, recommend_many
@@ -12,11 +13,13 @@ from ndpp.inference.scores import (
 )
 
 __all__ = [
+    "BestSet",
     "Diversified",
     "PerCategory",
     "Ranking",
     "Recommendation",
     "Recommendations",
+    "best_set",
     "continuation_scores",
     "continuation_scores_many",
     "diversify",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ndpp._types import IntArray
-from ndpp._validation import check_choice, check_count, check_items, plain_array
+from ndpp._validation import check_choice, check_count, check_items, plain_array, real_array
 from ndpp.errors import InvalidInputError
 from ndpp.inference.greedy import gains_of, greedy_batch, greedy_map
 from ndpp.laws.kernel import LowRankKernel
@@ -86,7 +87,9 @@ def diversify(
     check_choice(method, "method", ["map", "sample"])
     check_count(k, "k", least=1)
     check_count(n_samples, "n_samples", least=1)
-    if not 0 < diversity <= 1:
+    if window is not None:
+        check_count(window, "window", least=1)
+    if not isinstance(diversity, Real) or not 0 < diversity <= 1:
         raise InvalidInputError(f"must be above 0 and at most 1; got {diversity!r}", argument="diversity")
     if method == "sample" and window is not None:
         raise InvalidInputError('is for method="map"; sets have no order', argument="window")
@@ -120,7 +123,7 @@ def diversify(
             items, gains, probabilities = items[:, 0], gains[:, 0], None
     out = [items, gains] if probabilities is None else [items, gains, probabilities]
     if like is not None:
-        out = [like.new_tensor(part, dtype=None) if isinstance(part, np.ndarray) else part for part in out]
+        out = [import_module("torch").as_tensor(part, device=like.device) for part in out]
     elif not isinstance(items, np.ndarray):
         out = [part.cpu().numpy() for part in out]
     return Diversified(*(out if is_batch else [part[0] for part in out]))
@@ -151,12 +154,7 @@ def _rows(embeddings: Any, scores: Any, alpha: float, device: str | None) -> tup
         plain_array(embeddings[:0], "embeddings")  # raises for gradients
         X, xp = embeddings, import_module("torch")
     else:
-        try:
-            X, xp = np.asarray(plain_array(embeddings, "embeddings"), np.float64), np
-        except (TypeError, ValueError) as reason:
-            raise InvalidInputError(
-                f"embeddings must be an array of real numbers; it could not be read as one: {reason}"
-            ) from None
+        X, xp = np.asarray(real_array(embeddings, "embeddings"), np.float64), np
     if X.ndim not in (2, 3) or 0 in X.shape:
         raise InvalidInputError(
             f"embeddings must have shape (n, d) or (batch, n, d), none of them 0; got {tuple(X.shape)}"
@@ -176,7 +174,7 @@ def _rows(embeddings: Any, scores: Any, alpha: float, device: str | None) -> tup
         )
     factors = squares**-0.5
     if scores is not None:
-        s = np.asarray(plain_array(scores, "scores"), np.float64)
+        s = np.asarray(real_array(scores, "scores"), np.float64)
         if s.shape != tuple(X.shape[:-1]) or not np.isfinite(s).all():
             raise InvalidInputError(
                 f"must be {tuple(X.shape[:-1])} finite numbers, one per item; got shape {s.shape}", argument="scores"

@@ -92,7 +92,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A probability, or one of each item: ``value``, its standard ``error``, and whether it is ``exact``, but for rounding."""
+    """A number, or one of each item: ``value``, its standard ``error``, and whether it is ``exact``, but for rounding."""
 
     value: Any
     error: Any

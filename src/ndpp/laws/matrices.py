@@ -9,7 +9,7 @@ import scipy.linalg as sl
 from scipy import sparse
 
 from ndpp._types import AnyArray, FloatArray
-from ndpp._validation import check_choice, check_matrix, plain_array
+from ndpp._validation import check_choice, check_matrix, plain_array, real_array
 from ndpp.errors import InvalidInputError, InvalidKernelError
 from ndpp.linalg.scaling import EPS
 
@@ -27,7 +27,12 @@ def feature_rows(F: Any, quality: Any, similarity: str) -> AnyArray:
         raise InvalidKernelError(f"F must have at least one item and one feature; its shape is {X.shape}")
     factors = np.ones(len(X))
     if quality is not None:
-        factors = check_matrix([plain_array(quality, "quality")], "quality", shape=(1, len(X)))[0].astype(np.float64)
+        factors = real_array(quality, "quality")
+        if factors.shape != (len(X),):
+            raise InvalidInputError(
+                f"must have shape ({len(X)},), a number per item; got {factors.shape}", argument="quality"
+            )
+        factors = check_matrix(factors[None], "quality")[0].astype(np.float64)
         if (factors < 0).any():
             i = int(np.argmax(factors < 0))
             raise InvalidInputError(f"must be ≥ 0; that of item {i} is {factors[i]:g}", argument="quality")

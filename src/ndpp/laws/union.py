@@ -206,14 +206,36 @@ class WeighedSets(ItemRows):
         out[self.support] = (self.odds + out[self.support]) / (1 + self.odds)
         return out
 
+    def marginal_kernel(self, items: Items) -> FloatArray:
+        """Return the rows and columns of K = L(I + L)⁻¹ of some items: P(A ⊆ S) = det K_A for every set A of them. O(m r (m + r)).
+
+        Examples
+        --------
+        >>> import ndpp
+        >>> ndpp.LowRankKernel([[1.0], [2.0], [3.0]]).marginal_kernel([0, 2])
+        array([[0.06666667, 0.2       ],
+               [0.2       , 0.6       ]])
+        """
+        self.free_law(factor=10.0)  # says whether rounding matters
+        ids = check_items(items, self)
+        K: FloatArray = self._marginal_blocks(ids, ids)[0]
+        possible = self.can_occur(ids)
+        odds = self.odds[self.rows_of(ids[possible])]
+        K[possible, possible] += odds / (1 + odds)
+        return K
+
     def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
         """Return Cov(a ∈ S, b ∈ S) = −K_ab K_ba for two lists of items, a ≠ b; zero for items that never occur."""
-        out, at = np.zeros((len(first), len(second))), [self.can_occur(items) for items in (first, second)]
+        return -np.asarray(np.prod(self._marginal_blocks(first, second), axis=0))
+
+    def _marginal_blocks(self, first: IntArray, second: IntArray) -> FloatArray:
+        """Return K_ab and K_ba, shape (2, len(first), len(second)), but for K_aa: √((1 − p_a)(1 − p_b)) q_a R q_b, R = B(I + B)⁻¹."""
+        out, at = np.zeros((2, len(first), len(second))), [self.can_occur(items) for items in (first, second)]
         rows = [self.rows_of(items[possible]) for items, possible in zip((first, second), at)]
-        q, other = (self.q_rows(places) for places in rows)
-        R = self._law.marginal
-        covariance = -((q @ R) @ other.T) * ((q @ R.T) @ other.T)  # K_ab = √((1 − p_a)(1 − p_b)) q_a R q_b
-        out[np.ix_(*at)] = covariance / np.outer(*(1 + self.odds[places] for places in rows))
+        (q, other), R = (self.q_rows(places) for places in rows), self._law.marginal
+        scale = np.sqrt(np.outer(*(1 + self.odds[places] for places in rows)))
+        for side, inner in zip(out, (R, R.T)):
+            side[np.ix_(*at)] = (q @ inner) @ other.T / scale
         return out
 
     def _q(self, tied: Items) -> FloatArray:

@@ -1,0 +1,79 @@
+"""Entropy and divergence from samples, against enumeration, and what these and the probabilities of pairs refuse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ndpp
+from goodness import checks_made
+from ndpp.errors import ImpossibleSizeError, InvalidInputError, UnknownItemError
+from ndpp.laws import law as laws
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((8, 4))
+KERNEL = ndpp.LowRankKernel(X, labels=list("abcdefgh"))
+ODDS = np.exp(RNG.standard_normal((2, 8)) - 1)
+MIXTURE = ndpp.Mixture.tied(ODDS, X / 2, np.eye(4), [0.4, 0.6], labels=list("abcdefgh"))
+OTHER = ndpp.LowRankKernel(1.3 * X[:, ::-1] + 0.2, background=np.full(8, 0.2))
+
+
+def within(found: laws.Estimate, exact: laws.Estimate) -> bool:
+    checks_made["mean"] += 1
+    return abs(found.value - exact.value) <= 4.5 * found.error
+
+
+@pytest.mark.parametrize("size", [None, 3])
+@pytest.mark.parametrize("law", [KERNEL, MIXTURE], ids=["kernel", "mixture"])
+def test_samples_agree_with_sums(law, size, monkeypatch: pytest.MonkeyPatch):
+    exact = law.entropy(size=size), law.kl(OTHER, size=size)
+    assert all(one.exact and one.error == 0 for one in exact)
+    monkeypatch.setattr(laws, "FEW_ITEMS", 0)
+    drawn = law.entropy(1000, 1, size=size), law.kl(OTHER, 1000, 1, size=size)
+    for found, wanted in zip(drawn, exact):
+        assert not found.exact
+        assert 0 < found.error < 0.2
+        assert within(found, wanted)
+    assert not within(law.restrict(range(5)).entropy(1000, 1, size=size), exact[0])  # a negative control
+
+
+def test_impossible_sets_are_infinitely_far(monkeypatch: pytest.MonkeyPatch):
+    assert KERNEL.kl(KERNEL.exclude([2])).value == np.inf
+    assert np.isfinite(KERNEL.exclude([2]).kl(KERNEL).value)
+    monkeypatch.setattr(laws, "FEW_ITEMS", 0)
+    assert KERNEL.kl(KERNEL.exclude([2])) == laws.Estimate(np.inf, 0.0, exact=True)
+
+
+def test_many_listed_pairs(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(laws, "PAIRS", 3)
+    pairs = RNG.integers(0, 8, (20, 2))
+    np.testing.assert_allclose(
+        MIXTURE.pair_probabilities(pairs), MIXTURE.pair_probabilities(range(8))[tuple(pairs.T)], atol=1e-15
+    )
+    assert MIXTURE.pair_probabilities(np.empty((0, 2), int)).shape == (0,)
+    assert MIXTURE.pair_probabilities([]).shape == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "message"),
+    [
+        (lambda: KERNEL.pair_probabilities([[0, 1, 2]]), InvalidInputError, "flat sequence of items, or pairs"),
+        (lambda: KERNEL.pair_probabilities([[0, 1], [2]]), InvalidInputError, "flat sequence of items, or pairs"),
+        (lambda: KERNEL.pair_probabilities(3), InvalidInputError, "flat sequence of items, or pairs"),
+        (lambda: KERNEL.pair_probabilities([0.5, 1.0]), InvalidInputError, "integer item ids or labels"),
+        (lambda: KERNEL.pair_probabilities([[0, np.nan]]), InvalidInputError, "integer item ids or labels"),
+        (lambda: KERNEL.pair_probabilities([0, 0]), InvalidInputError, "must not repeat an item"),
+        (lambda: KERNEL.pair_probabilities([[0, 9]]), UnknownItemError, "unknown item id 9"),
+        (lambda: KERNEL.marginal_kernel([0, 9]), UnknownItemError, "unknown item id 9"),
+        (lambda: KERNEL.log_probs(ndpp.Baskets.from_lists([[0]], n_items=8), 5), ImpossibleSizeError, "size 5"),
+        (lambda: KERNEL.entropy(1), InvalidInputError, "n_samples must be at least 2"),
+        (lambda: KERNEL.entropy(size=5), ImpossibleSizeError, "size 5"),
+        (lambda: MIXTURE.kl(KERNEL, size=5), ImpossibleSizeError, "size 5"),
+        (lambda: KERNEL.kl(X), InvalidInputError, "expected a kernel, a mixture or a fitted estimator"),
+        (lambda: KERNEL.kl(ndpp.LowRankKernel(X[:4])), InvalidInputError, "other must have the same items.*8, the other 4"),
+        (lambda: KERNEL.kl(ndpp.LowRankKernel(X, labels=list("abcdefgx"))), InvalidInputError, "with other labels"),
+    ],
+)  # fmt: skip
+def test_bad_input(ask, error, message: str):
+    with pytest.raises(error, match=message):
+        ask()
