@@ -288,6 +288,36 @@ def test_limits_of_probability_zero_are_refused(monkeypatch: pytest.MonkeyPatch)
         kernel.sample(limits=[Limit([0, 1], least=2)])
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_limits_that_no_component_can_keep_have_probability_zero(shared: bool):
+    odds, labels = np.array([[1.0, 2.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]]), ["a", "b", "c", "d"]
+    if shared:
+        law = ndpp.Mixture.tied(odds, np.full((4, 1), 0.1), np.eye(1), [0.5, 0.5], labels=labels)
+    else:
+        law = ndpp.Mixture([ndpp.LowRankKernel(np.diag(np.sqrt(own)), labels=labels) for own in odds], [0.5, 0.5])
+    limits = [Limit(["a"], least=1, name="first"), Limit(["c", "d"], least=1, name="last")]
+    with pytest.raises(ImpossibleLimitError, match=r"probability zero: 'first'.*; 'last'") as caught:
+        law.sample(limits=limits)
+    assert len(caught.value.limits) == 2
+    assert law.probability(limits).value == 0.0
+
+
+def test_common_limits_need_no_tilts(monkeypatch: pytest.MonkeyPatch):
+    """Nothing is prepared where enough proposals are accepted anyway; with given items less is enough."""
+    entry = entry_of(KIND["tied mixture"])
+    for common, seldom, given, expected in (
+        (0.05, np.inf, [], False),
+        (np.inf, 0.05, [1], False),
+        (np.inf, 0.05, [], True),
+    ):
+        monkeypatch.setattr("ndpp.samplers.limited_ties.COMMON", common)
+        monkeypatch.setattr("ndpp.samplers.limited_ties.SELDOM", seldom)
+        law = ndpp.laws.Mixture.only(entry.law, range(3))  # one that has nothing prepared
+        sampler = law.sampler(limits=CHEAP.limits, given=given)
+        assert sampler.store.is_tilted.any() == expected
+        assert sampler.store.tilts.components.is_known.any() == expected
+
+
 def test_too_many_proposals_are_refused_with_their_number():
     rng = np.random.default_rng(0)
     odds = np.full((2, 200), 0.5)

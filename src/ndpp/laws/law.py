@@ -32,7 +32,7 @@ from ndpp.errors import (
 )
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.header import ModelHeader
-from ndpp.laws.limits import Estimate, Limit, Limits
+from ndpp.laws.limits import Limit, Limits, Probability
 from ndpp.laws.precision import check_given, never_together
 from ndpp.laws.totals import ROUNDING, Totals
 
@@ -300,7 +300,7 @@ class Law(ABC):
             raise self._impossible(ids, size)
         return np.exp(log_posterior - total)
 
-    def probability(self, limits: Limit | Sequence[Limit], given: Items = ()) -> Estimate:
+    def probability(self, limits: Limit | Sequence[Limit], given: Items = ()) -> Probability:
         """Return P(limits | given items ⊆ S), where given items count.
 
         One limit whose values are counts, or numbers with at most two places after the point and not too many steps, is computed exactly.
@@ -311,7 +311,7 @@ class Law(ABC):
         >>> import ndpp
         >>> kernel = ndpp.LowRankKernel(np.eye(3), np.eye(3))
         >>> kernel.probability(ndpp.Limit([0, 1], least=1))
-        Estimate(value=0.75, error=0.0, exact=True)
+        Probability(value=0.75, error=0.0, exact=True)
         """
         ids = check_items(given, self, "given")
         posterior = self.responsibilities(ids)
@@ -319,13 +319,13 @@ class Law(ABC):
             totals = Totals.of(self, Limits.of(limits, self).beside(ids), ids, posterior)
             found = None if totals is None else float(posterior @ totals.chances)
             if found is not None and (found > ROUNDING or found == 0.0):
-                return Estimate(found, 0.0, exact=True)
+                return Probability(found, 0.0, exact=True)
             sampler = self.sampler(limits=limits, given=ids)
         except ImpossibleLimitError:
-            return Estimate(0.0, 0.0, exact=True)
+            return Probability(0.0, 0.0, exact=True)
         mean, error = sampler.estimate()
         unit = float(np.exp(sampler.log_bound - self.log_containment(ids)))
-        return Estimate(min(1.0, mean * unit), error * unit, exact=False)
+        return Probability(min(1.0, mean * unit), error * unit, exact=False)
 
     def inclusion_probabilities(
         self, size: int | None = None, given: Items = (), *, limits: Limit | Sequence[Limit] = ()
@@ -361,7 +361,7 @@ class Law(ABC):
         given: Items = (),
         n_samples: int = 1000,
         rng: RngLike = 0,
-    ) -> Estimate:
+    ) -> Probability:
         """Return P(a ∈ S | limits, given) for every item, as arrays: exactly if that can be, and otherwise from samples."""
         ids = check_items(given, self, "given")
         if size is None:
@@ -373,10 +373,10 @@ class Law(ABC):
                 for c in np.flatnonzero(shares > ROUNDING).tolist():
                     out += shares[c] * totals.inclusions(c, self.n_items)
                 out[ids] = 1.0
-                return Estimate(clip_probabilities(out, "inclusion probabilities"), np.zeros(len(out)), exact=True)
+                return Probability(clip_probabilities(out, "inclusion probabilities"), np.zeros(len(out)), exact=True)
         drawn = self.sampler(size=size, given=ids, limits=limits).sample(n_samples, rng=rng).baskets
         value = np.bincount(drawn.indices, minlength=self.n_items) / n_samples
-        return Estimate(value, np.sqrt(value * (1 - value) / n_samples), exact=False)
+        return Probability(value, np.sqrt(value * (1 - value) / n_samples), exact=False)
 
     def component_inclusions(self) -> FloatArray:
         """Return P_c(a ∈ S) of all components, shape (C, n_items)."""
@@ -493,7 +493,7 @@ class Law(ABC):
             Draw from one component of a mixture, given by number or name.
         limits : Limit or sequence of Limit
             Draw sets that keep these limits, given items included: counts of items of a group, or totals of prices. Exact as well, by
-            rejection from tilted components (``docs/limits``); on the CPU.
+            rejection from tilted components (``docs/limits``).
 
         Examples
         --------

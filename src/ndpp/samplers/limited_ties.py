@@ -74,7 +74,7 @@ class Tilts:
 
     Items whose value alone is above a bound have a small factor rather than none, as they may be given; ``n_unfit`` are their means.
     ``mean`` and ``variance`` are those of c_j without a tilt, and ``log_bound`` is about log E_c e^{θ_c·c(S)}, all as if items were
-    independent of each other, shapes (C, J) and (C,).
+    independent of each other, shapes (C, J) and (C,); ``reach`` (C, J) bounds c_j.
     """
 
     def __init__(self, store: shared.Store, aim: Limits) -> None:
@@ -90,6 +90,7 @@ class Tilts:
         self.log_bound = log_bound + (self.theta * towards(self.theta, aim)).sum(axis=1) - self.n_unfit
         is_tilted = (self.theta != 0).any(axis=1) | (self.n_unfit > 0)
         self.components = TiltedComponents(mixture, self.log_factors, is_tilted, store.rows)
+        self.reach = (mixture.masses() > 0).astype(np.float64) @ (aim.values * fitting).T
         self.takes_long = len(p) * len(places) * mixture.base.rank**2 > LONG
 
     @property
@@ -104,6 +105,7 @@ class Tilts:
     def chosen(self, store: shared.Store, ids: IntArray, left: Limits) -> tuple[FloatArray, BoolArray]:
         """Return log w_c A_c given items, which leave so much of the limits, and which components are tilted."""
         found = _log_posterior(store, ids)
+        found[(self.reach < left.low).any(axis=1)] = -np.inf
         top, log_units = found.max(), -(self.theta * towards(self.theta, left)).sum(axis=1)
         is_tilted = np.zeros(len(found), bool)
         if top == -np.inf:
