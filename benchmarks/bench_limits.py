@@ -86,7 +86,7 @@ def limits_on_any(law: Any) -> dict[str, list[Limit]]:
     }
 
 
-def synthetic(n_items: int, n_components: int = 20, rank: int = 40) -> Any:
+def synthetic(n_items: int, n_components: int = 5, rank: int = 20) -> Any:
     """Return a mixture whose sets have about ten items, however many there are to choose from."""
     rng = np.random.default_rng(0)
     odds = rng.gamma(0.5, 2.0, (n_components, n_items)) * 10 / n_items

@@ -25,11 +25,11 @@ from ndpp.samplers.tilted import TiltedComponents
 
 UNFIT = -12.0
 """Logarithm of the factor of items whose value alone is above a bound."""
-RATIO, EXACT_UP_TO = 1.25, 12
+RATIO, EXACT_UP_TO = 1.5, 12
 """What is left of a bound is rounded to powers of this, unless it is a small whole number."""
-UNTILTED, COMMON, SELDOM = 0.1, 0.25, 0.05
-"""Components stay without a tilt if that adds at most the first part to the proposals, or if the second part of all is accepted anyway;
-the third, if items are given, as other baskets may need other components, or if tilting all components takes more than ``LONG``."""
+UNTILTED, COMMON, SELDOM = 0.1, 0.25, 0.2
+"""Components stay without a tilt if that adds at most the first part to the proposals, or if the second part of all is accepted anyway; the
+third times as much is enough if items are given, as other baskets need other components, and if tilting all takes more than ``LONG``."""
 LONG = 2e9
 """Operations."""
 
@@ -113,7 +113,7 @@ class Tilts:
         plain = np.exp(found - top)
         guess = np.where(self.components.is_tilted, plain * np.exp((self.log_bound + log_units).clip(max=0.0)), plain)
         within = chances_within(self.mean, self.variance, left.low, left.high).prod(axis=1) * np.exp(-self.n_unfit)
-        common = SELDOM if len(ids) or self.takes_long else COMMON
+        common = COMMON * SELDOM ** (int(len(ids) > 0) + self.takes_long)
         enough = max(guess.sum() / (1 - UNTILTED), float(plain @ within) / common)
         order = np.argsort(guess - plain, kind="stable")
         still = plain.sum() - np.cumsum((plain - guess)[order])

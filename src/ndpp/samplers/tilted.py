@@ -50,8 +50,8 @@ class TiltedComponents:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of all arrays."""
-        return n_bytes_of((self.odds, self.N, self.A, self.log_totals))
+        """Bytes of the components that are known; of the others, no memory is used."""
+        return int(n_bytes_of((self.odds, self.N, self.A, self.log_totals)) * self.is_known.mean())
 
     def choose(self, ids: IntArray, log_plain: FloatArray, log_units: FloatArray) -> tuple[FloatArray, BoolArray]:
         """Return the logarithms of how often each component is proposed, and which components are tilted for it.
