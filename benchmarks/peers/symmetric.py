@@ -4,7 +4,8 @@
 
 Both libraries draw sets of one size from the same kernel L = XXᵀ, X random. DPPy has its own environment and process, which waits while
 this one draws. Times are CPU times per set, the medians of the rounds; the peer's is that of its fastest mode. The mean of log det L_S
-shows that both draw from the same distribution.
+shows that both draw from the same distribution. With ``--limit 4``, sets have exactly four of the first tenth of the items: DPPy draws sets
+until one does.
 """
 
 from __future__ import annotations
@@ -20,9 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from ndpp import LowRankKernel
+from ndpp import Limit, LowRankKernel
 from ndpp._atomic import replacing
-from ndpp.samplers import Exact
 from ndpp_experiments.record import machine
 
 HERE = Path(__file__).resolve().parent
@@ -40,20 +40,29 @@ def environment(folder: Path, name: str, packages: tuple[str, ...]) -> Path:
 
 
 def compare(
-    python: Path, folder: Path, *, n: int, rank: int, size: int, rounds: int, sets: tuple[int, int]
+    python: Path,
+    folder: Path,
+    *,
+    n: int,
+    rank: int,
+    size: int,
+    rounds: int,
+    sets: tuple[int, int],
+    limit: int | None = None,
 ) -> dict[str, Any]:
     """Return medians and ratios of both libraries; ``sets`` are the numbers of sets per round, ours and theirs."""
     X = np.random.default_rng(0).standard_normal((n, rank)) / np.sqrt(rank)
     np.save(folder / "X.npy", X)
     kernel = LowRankKernel(X, np.eye(rank))
     began = time.process_time()
-    sampler = Exact.prepare(kernel, size=size)
+    some = n // 10
+    limits = [] if limit is None else [Limit(range(some), limit, limit)]
+    sampler = kernel.sampler(size=size, limits=limits)
     preparation = time.process_time() - began
-    assert sampler.symmetric
     sampler.sample(20, rng=0)
     command = [str(python), str(HERE / "dppy_samples.py"), str(folder / "X.npy"), str(size)]
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    ours, theirs, values = [], [], ([], [])
+    ours, theirs, values, n_kept, n_drawn = [], [], ([], []), 0, 0
     with subprocess.Popen(command, env=os.environ | ONE_THREAD, **pipes) as peer:
         for i in range(rounds):
             began = time.process_time()
@@ -63,13 +72,18 @@ def compare(
             found = json.loads(peer.stdout.readline())
             theirs.append({mode: drawn["seconds"] for mode, drawn in found.items()})
             values[0].extend(kernel.log_det(items) for items in draws.baskets[: sets[1]])
-            values[1].extend(kernel.log_det(items) for drawn in found.values() for items in drawn["sets"])
+            drawn = [np.array(items) for one in found.values() for items in one["sets"]]
+            kept = [items for items in drawn if limit is None or (items < some).sum() == limit]
+            n_kept, n_drawn = n_kept + len(kept), n_drawn + len(drawn)
+            values[1].extend(kernel.log_det(items) for items in kept)
         peer.stdin.close()
-    modes = {mode: float(np.median([one[mode] for one in theirs])) for mode in theirs[0]}
+    share = max(n_kept, 1) / n_drawn
+    modes = {mode: float(np.median([one[mode] for one in theirs])) / share for mode in theirs[0]}
     best, own = min(modes.values()), float(np.median(ours))
-    means = [[float(np.mean(v)), float(np.std(v) / np.sqrt(len(v)))] for v in values]
+    means = [[float(np.mean(v)), float(np.std(v) / np.sqrt(len(v)))] if v else [] for v in values]
     return {
-        "n": n, "rank": rank, "size": size, "ndpp": own, "ndpp preparation": preparation, "dppy": modes, "ratio": best / own,
+        "n": n, "rank": rank, "size": size, "limit": limit, "kept": share, "ndpp": own,
+        "ndpp preparation": preparation, "dppy": modes, "ratio": best / own,
         "rounds": [ours, theirs], "mean log det and its standard error": dict(zip(("ndpp", "dppy"), means)),
     }  # fmt: skip
 
@@ -79,6 +93,7 @@ def main() -> None:
     parser.add_argument("--items", nargs="+", type=int, default=[2_000, 100_000])
     parser.add_argument("--rank", type=int, default=100)
     parser.add_argument("--size", type=int, default=10)
+    parser.add_argument("--limit", type=int, help="exactly so many of the first tenth of the items")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--folder", type=Path, default=Path("build/peers"), help="kernels and the environment go there")
     parser.add_argument("-o", "--output", type=Path, default=Path("symmetric.json"))
@@ -88,7 +103,14 @@ def main() -> None:
     for n in chosen.items:
         sets = (200, max(2, 100_000 // n))
         record = compare(
-            python, chosen.folder, n=n, rank=chosen.rank, size=chosen.size, rounds=chosen.rounds, sets=sets
+            python,
+            chosen.folder,
+            n=n,
+            rank=chosen.rank,
+            size=chosen.size,
+            rounds=chosen.rounds,
+            sets=sets,
+            limit=chosen.limit,
         )
         records.append(record)
         theirs = ", ".join(f"DPPy {mode} {1e3 * seconds:.3g} ms" for mode, seconds in record["dppy"].items())

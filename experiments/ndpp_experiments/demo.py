@@ -18,9 +18,11 @@ from ndpp.baskets import Baskets
 from ndpp.datasets import load_complete_journey
 from ndpp.inference import Ranking
 from ndpp.laws.files import save
+from ndpp.laws.limits import Limit
 from ndpp.laws.mixture import Mixture
 from ndpp.learning import MixtureNDPP
 from ndpp.metrics import compare_models, independent_items, item_item_cosine
+from ndpp_experiments.groceries import DAIRY, MEAT, SEASONING, SIDES, VEGETABLES, Goods, load_goods
 
 OUTPUT = Path("demo-output")
 N_VALIDATION, N_TEST = 500, 1000
@@ -33,6 +35,8 @@ BASKETS = (
 """Baskets to complete."""
 COMMON = 0.01
 """Only items in at least this fraction of baskets are searched for pairs."""
+BUDGET, N_DINNERS = 15.0, 4
+"""Dollars for a dinner, and how many dinners are drawn."""
 ADDED = 4
 """Items that recommendations and samples add to a basket."""
 
@@ -52,7 +56,8 @@ def run(
     It is learned from ``n_train`` baskets, with fewer missions and ties than by default and without families, so that nobody has to
     wait; ``n_draws`` baskets are drawn from it. ``progress`` shows a progress bar during training.
     """
-    baskets = capitalized(load_complete_journey())
+    loaded = load_complete_journey()
+    baskets, goods = capitalized(loaded), load_goods(loaded.labels or ())
     show_baskets(baskets)
     train, validation, test = baskets.split(N_VALIDATION, N_TEST, rng=0)
     train = train[:n_train]
@@ -65,6 +70,7 @@ def run(
     mixture: Mixture = model.law_
     missions, pairs = show_missions(mixture), show_pairs(mixture)
     show_recommendations(mixture)
+    show_dinner(mixture, goods)
     show_samples(mixture, test, n_draws)
     show_files(mixture, missions, pairs, Path(output))
     return mixture
@@ -78,6 +84,8 @@ CLEARER = {
     "Economy - meat": "Hot dogs, economy",
     "Premium - beef": "Hot dogs, beef",
     "Kosher/specialty": "Hot dogs, kosher",
+    "Fresh": "Sausage, fresh",
+    "Smoked/cooked": "Sausage, smoked",
     "Lean": "Beef, lean",
     "Primal": "Beef, primal cuts",
     "Garden plus": "Salad mix, garden plus",
@@ -154,6 +162,35 @@ def show_recommendations(mixture: Mixture) -> None:
             print(f"  + {str(one.item).strip():<31} {one.score:5.1f} = {one.mission:4.1f} × {one.ties:4.1f}")
         for drawn in mixture.sample(2, size=len(given) + ADDED, given=given, rng=seed):
             print(f"  drawn: {_listed(labels[i] for i in drawn.tolist() if i not in given)}")
+
+
+def show_dinner(mixture: Mixture, goods: Goods) -> None:
+    """Draw dinners that keep to a budget."""
+    limits = [
+        Limit(goods.of(*MEAT), 1, 1, name="meat or fish"),
+        Limit(goods.of(*VEGETABLES), 2, 3, name="vegetables"),
+        Limit(goods.of(*SIDES), 1, 1, name="pasta, rice, potatoes or bread"),
+        Limit(goods.price, most=BUDGET, name="dollars"),
+    ]
+    other = sorted(set(range(mixture.n_items)) - set(goods.of(*MEAT, *VEGETABLES, *SIDES, *DAIRY, *SEASONING)))
+    _title(f"A dinner for at most {BUDGET:g} dollars")
+    print(
+        "One meat or fish, two or three vegetables, one pasta, rice, potatoes or bread, and nothing but what goes into a dinner."
+    )
+    print("A price is the median of what was paid.\n")
+    labels, prices = mixture.labels or (), goods.price
+    sampler = mixture.sampler(limits=limits, exclude=other)
+    drawn = sampler.sample(N_DINNERS, rng=0)
+    for items in drawn.baskets:
+        print(
+            f"  {prices[items].sum():5.2f}  "
+            + ", ".join(f"{labels[i].strip()} {prices[i]:.2f}" for i in items[np.argsort(-prices[items])].tolist())
+        )
+    chance = sampler.estimate()[0] * np.exp(sampler.log_bound)
+    print(
+        f"\nAbout one trip in {1 / chance:,.0f} is like this. These are exact samples of such trips, of "
+        f"{drawn.totals['proposals'] / N_DINNERS:.0f} proposals each."
+    )
 
 
 def show_samples(mixture: Mixture, test: Baskets, n_draws: int) -> None:

@@ -60,6 +60,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         "psrf": "PSRF: empirical mixing time",
         "map-init": "Starting a walk at the greedy MAP set",
         "beyond": "Beyond the paper: exact samples against the walk",
+        "limits": "Beyond the paper: exact samples under limits",
     }.items()
 }
 """Experiments by name, in the order of the paper."""
@@ -90,7 +91,7 @@ def reproduce(
     >>> reproduce(["fig9"], Path("nowhere"), quick=True)
     Traceback (most recent call last):
         ...
-    ndpp.errors.InvalidInputError: unknown experiment 'fig9'; expected one of fig1, fig2, ..., beyond, all
+    ndpp.errors.InvalidInputError: unknown experiment 'fig9'; expected one of fig1, fig2, ..., limits, all
     """
     known = [*EXPERIMENTS, ALL]
     for name in names:

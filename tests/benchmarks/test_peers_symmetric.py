@@ -40,3 +40,5 @@ def test_both_sides_are_timed_and_their_sets_judged(tmp_path, monkeypatch):
     assert set(record["dppy"]) == {"GS", "GS_bis"}
     (ours, _), (theirs, error) = record["mean log det and its standard error"].values()
     assert theirs < ours - 5 * error  # the stand-in draws at random, and it shows
+    limited = symmetric.compare(Path(sys.executable), tmp_path, n=60, rank=8, size=4, rounds=1, sets=(4, 400), limit=2)
+    assert limited["kept"] == pytest.approx(0.038, abs=0.02)  # 2 of 6 items in a random set of 4 of 60

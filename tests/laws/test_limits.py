@@ -8,6 +8,7 @@ import pytest
 from law_table import BASES, KIND, KINDS, Kind, Truth, entries
 from ndpp import Limit
 from ndpp.errors import PrecisionWarning, ZeroProbabilityError
+from ndpp.laws.limits import Limits
 
 EVEN = [0, 2, 4]
 PRICES = np.array([2.5, 1.1, 3.2, 0.7, 1.9, 4.0])
@@ -60,6 +61,26 @@ def test_several_limits_are_estimated(kind: Kind):
     found = law.inclusion_estimates(limits, n_samples=400)
     assert not found.exact
     assert (np.abs(found.value - inside) < 4.5 * np.sqrt(np.array(inside) * (1 - np.array(inside)) / 400) + 1e-9).all()
+
+
+def test_counts_that_fit_need_no_linear_programme(monkeypatch: pytest.MonkeyPatch):
+    """Disjoint groups and the size, against all sets of eight items."""
+    rng, n, seen = np.random.default_rng(0), 8, set()
+    sets = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
+    monkeypatch.setattr("scipy.optimize.linprog", None)
+    for _ in range(200):
+        owner = rng.integers(0, 3, n)
+        values = np.array([owner == 0, owner == 1, np.ones(n)]).astype(float)
+        low, width, most = rng.integers(-1, 5, 3) * (1 - 1e-9), rng.integers(0, 3, 3), int(rng.integers(0, 9))
+        high = np.where(rng.random(3) < 0.3, np.inf, (low.clip(0) + width) * (1 + 1e-9))
+        limits = Limits(values, np.where(low <= 0, -np.inf, low), high, ("a", "b", "all"))
+        possible = rng.random(n) < 0.8
+        fits = (sets[:, ~possible].sum(axis=1) == 0) & (sets.sum(axis=1) <= most)
+        totals = sets @ values.T
+        expected = bool((fits & ((limits.low <= totals) & (totals <= limits.high)).all(axis=1)).any())
+        assert limits._is_feasible([0, 1, 2], possible & limits.fitting, most) == expected
+        seen.add(expected)
+    assert seen == {True, False}
 
 
 def test_what_estimates_say_and_what_has_probability_zero():

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
-from functools import cache
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 
 import ndpp
-import oracles
 from goodness import assert_law
-from law_table import BASES, KIND, KINDS, Entry, Kind, Truth, entries
+from law_table import BASES, KIND, KINDS, Entry, Kind, entries
+from limit_cases import CASES, EVEN, ODD, PRICES, Case, entry_of, is_possible, law_under, truth_under
 from ndpp import Limit
 from ndpp.errors import (
     BudgetExceededError,
@@ -25,63 +23,15 @@ from ndpp.errors import (
 )
 from ndpp.laws.limits import Limits
 from ndpp.laws.tied import TiedMixture
-from ndpp.linalg.chernoff import chernoff_tilts
-from ndpp.samplers.limits import RATIO, LimitedSampler, rounded, towards
-
-PRICES = np.array([2.5, 1.1, 3.2, 0.7, 1.9, 4.0])
-EVEN, ODD = [0, 2, 4], [1, 3, 5]
+from ndpp.linalg.chernoff import Coins, chernoff_tilts
+from ndpp.samplers.limited import LimitedSampler, towards
+from ndpp.samplers.limited_ties import RATIO, rounded
 
 
-class Case(NamedTuple):
-    """What is asked for."""
-
-    name: str
-    limits: list[Limit]
-    options: Any = MappingProxyType({})
-
-    def __str__(self) -> str:
-        return self.name
-
-
-CASES = (
-    Case("one count", [Limit(EVEN, 2, 2)]),
-    Case("range", [Limit([0, 1, 2, 3], 2, 3)]),
-    Case("several groups", [Limit([0, 2], 1, 1), Limit(ODD, least=2)]),
-    Case("total", [Limit(PRICES, most=5.0)]),
-    Case("count and total", [Limit(EVEN, least=1), Limit(dict(enumerate(PRICES)), 3.0, 6.0)]),
-    Case("with size", [Limit(EVEN, 1, 1)], {"size": 3}),
-    Case("with given", [Limit(EVEN, 2, 2), Limit(PRICES, most=9.0)], {"given": [2]}),
-    Case("size, given and excluded", [Limit(PRICES, most=7.2)], {"size": 3, "given": [1], "exclude": [0]}),
-    Case("nearly impossible", [Limit(range(6), least=5)]),
-)
-
-
-def truth_under(truth: Truth, case: Case) -> np.ndarray:
-    """P(c, S) of sets that keep the limits and contain what is given, not normalised."""
-    size, given, exclude = (
-        case.options.get(name, default) for name, default in (("size", None), ("given", ()), ("exclude", ()))
-    )
-    chosen = truth.containing(given, size) & (np.arange(len(truth.sets)) & oracles.mask_of(exclude) == 0)
-    for limit in case.limits:
-        values = np.zeros(6)
-        table = limit.values if isinstance(limit.values, dict) else dict.fromkeys(limit.values, 1.0)
-        for item, value in enumerate(limit.values) if isinstance(limit.values, np.ndarray) else table.items():
-            values[item] = value
-        totals = np.array([values[list(S)].sum() for S in truth.sets])
-        chosen &= (totals >= (limit.least or 0) - 1e-6) & (
-            totals <= (np.inf if limit.most is None else limit.most) + 1e-6
-        )
-    return np.where(chosen, truth.joint, 0.0)
-
-
-def law_under(truth: Truth, case: Case) -> dict[tuple[int, ...], float]:
-    p = truth_under(truth, case).sum(axis=0)
-    return {S: float(x) for S, x in zip(truth.sets, p / p.sum()) if x > 0}
-
-
-@cache
-def entry_of(kind: Kind) -> Entry:
-    return entries(kind, BASES[0])[0]
+@pytest.fixture(autouse=True)
+def _always_tilted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tilt components even where limits are kept so often that it does not pay."""
+    monkeypatch.setattr("ndpp.samplers.limited_ties.COMMON", np.inf)
 
 
 def check_draws(sampler: LimitedSampler, law: dict[tuple[int, ...], float], n: int = 300) -> None:
@@ -92,16 +42,10 @@ def check_draws(sampler: LimitedSampler, law: dict[tuple[int, ...], float], n: i
         check_draws(sampler, law, 2 * n)
 
 
-def is_possible(kind: Kind, case: Case) -> bool:
-    return truth_under(entry_of(kind).truth, case).sum() > 1e-9
-
-
 MET = [(kind, case) for kind in KINDS for case in CASES if is_possible(kind, case)]
-DRAWN = [(kind, case) for kind, case in MET if (KINDS.index(kind) + CASES.index(case)) % 3 == 0]
-"""Draws of every third pair are judged, so that every kind and every case is met; weights are compared in all."""
 
 
-@pytest.mark.parametrize(("kind", "case"), DRAWN, ids=str)
+@pytest.mark.parametrize(("kind", "case"), MET, ids=str)
 def test_samples_follow_the_law_under_limits(kind: Kind, case: Case):
     entry = entry_of(kind)
     check_draws(entry.law.sampler(limits=case.limits, **case.options), law_under(entry.truth, case))
@@ -202,7 +146,11 @@ def test_components_weighed_without_their_bounds_are_seen(kind: Kind):
 def test_one_tilt_for_all_components_is_exact_as_well(kind: Kind, monkeypatch: pytest.MonkeyPatch):
     entry = entry_of(kind)
     with monkeypatch.context() as patch:
-        patch.setattr("ndpp.samplers.limits.chernoff_tilts", lambda p, *_: np.tile([[0.3, -0.4]], (len(p), 1)))
+        fixed = np.array([[0.3, -0.4]])
+        patch.setattr(
+            "ndpp.samplers.limited_ties.chernoff_tilts",
+            lambda coins, *_: (np.tile(fixed, (len(coins.p), 1)), np.full(len(coins.p), -5.0)),
+        )
         law = ndpp.laws.Mixture.only(entry.law, range(3))  # one that has nothing prepared
         sampler = law.sampler(limits=CASES[2].limits[::-1])
     assert sampler.theta.any()
@@ -250,17 +198,21 @@ def test_rounded_bounds_are_wider():
 def test_the_best_tilt_of_independent_items():
     rng = np.random.default_rng(0)
     p, values = (
-        rng.uniform(0.01, 0.3, (5, 200)),
+        rng.uniform(0.2, 0.5, (5, 1)) * rng.uniform(0.03, 0.6, 200),
         np.stack([rng.integers(0, 2, 200), rng.uniform(1, 9, 200)]).astype(float),
     )
     limits = Limits(values, np.array([40.0, -np.inf]), np.array([np.inf, 120.0]), ("count", "total"))
-    theta = chernoff_tilts(p, values, limits.low, limits.high)
+    coins = Coins.of(p, values)
+    assert coins.p.shape[1] < 150
+    theta, log_bound = chernoff_tilts(coins, limits.low, limits.high)
     odds = p / (1 - p) * np.exp(theta @ values)
     mean, variance = (odds / (1 + odds)) @ values.T, (odds / (1 + odds) ** 2) @ (values**2).T
     assert (theta[:, 0] > 0).all()
     assert (theta[:, 1] < 0).all()
-    np.testing.assert_array_less(np.abs(mean - [40, 120]), 0.05 * np.sqrt(variance))
-    assert (chernoff_tilts(p, values, limits.low * 0.01, limits.high * 100) == 0).all()
+    np.testing.assert_array_less(np.abs(mean - [40, 120]), 0.5 * np.sqrt(variance))
+    exact = (np.log1p(p * np.expm1(theta @ values))).sum(axis=1) - theta @ [40.0, 120.0]
+    np.testing.assert_allclose(log_bound, exact, rtol=0.02)
+    assert (chernoff_tilts(coins, limits.low * 0.01, limits.high * 100)[0] == 0).all()
     assert towards(theta, limits).tolist() == [[40.0, 120.0]] * 5
 
 
@@ -327,10 +279,36 @@ def test_limits_of_probability_zero_are_refused(monkeypatch: pytest.MonkeyPatch)
     kernel = ndpp.LowRankKernel(np.array([[1.0, 0], [2.0, 0], [0, 1.0]]), np.eye(2))
     with pytest.raises(ImpossibleLimitError, match="cannot be reached"):
         kernel.sample(limits=[Limit([0, 1, 2], least=3)])
-    monkeypatch.setattr("ndpp.samplers.limits.MAX_EXPECTED", 400)
-    monkeypatch.setattr("ndpp.samplers.limits.PILOT", 1000)
+    monkeypatch.setattr("ndpp.samplers.limited.MAX_EXPECTED", 400)
+    monkeypatch.setattr("ndpp.samplers.limited.PILOT", 1000)
     with pytest.raises(BudgetExceededError, match="2 of 2"):
         kernel.sample(limits=[Limit([0, 1], least=2)])
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_limits_that_no_component_can_keep_have_probability_zero(shared: bool):
+    odds, labels = np.array([[1.0, 2.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]]), ["a", "b", "c", "d"]
+    if shared:
+        law = ndpp.Mixture.tied(odds, np.full((4, 1), 0.1), np.eye(1), [0.5, 0.5], labels=labels)
+    else:
+        law = ndpp.Mixture([ndpp.LowRankKernel(np.diag(np.sqrt(own)), labels=labels) for own in odds], [0.5, 0.5])
+    limits = [Limit(["a"], least=1, name="first"), Limit(["c", "d"], least=1, name="last")]
+    with pytest.raises(ImpossibleLimitError, match=r"probability zero: 'first'.*; 'last'") as caught:
+        law.sample(limits=limits)
+    assert len(caught.value.limits) == 2
+    assert law.probability(limits).value == 0.0
+
+
+def test_common_limits_need_no_tilts(monkeypatch: pytest.MonkeyPatch):
+    """Nothing is prepared where enough proposals are accepted anyway; with given items less is enough."""
+    entry = entry_of(KIND["tied mixture"])
+    for common, given, expected in ((0.05, [], False), (2.0, [1], False), (2.0, [], True)):
+        monkeypatch.setattr("ndpp.samplers.limited_ties.COMMON", common)
+        monkeypatch.setattr("ndpp.samplers.limited_ties.SELDOM", 0.01)
+        law = ndpp.laws.Mixture.only(entry.law, range(3))  # one that has nothing prepared
+        sampler = law.sampler(limits=CHEAP.limits, given=given)
+        assert sampler.store.is_tilted.any() == expected
+        assert sampler.store.tilts.components.is_known.any() == expected
 
 
 def test_too_many_proposals_are_refused_with_their_number():
@@ -359,4 +337,5 @@ def test_components_are_updated_where_few_rows_change(n_changed: int):
     tilts._know(np.arange(3))
     state = TiedMixture(tilts.odds, mixture.base, mixture.weights)._state
     np.testing.assert_allclose(tilts.N, state.N, atol=1e-10)
+    np.testing.assert_allclose(tilts.A, state.A, atol=1e-10)
     np.testing.assert_allclose(tilts.log_change, state.log_z - mixture.log_normalizers(), atol=1e-10)

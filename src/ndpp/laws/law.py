@@ -616,7 +616,7 @@ class Law(ABC):
             Draw from one component of a mixture, given by number or name.
         limits : Limit or sequence of Limit
             Draw sets that keep these limits, given items included: counts of items of a group, or totals of prices. Exact as well, by
-            rejection from tilted components (``docs/limits``); on the CPU.
+            rejection from tilted components (``docs/limits``).
 
         Examples
         --------

@@ -190,10 +190,12 @@ class Limits:
         return True
 
     def _is_feasible(self, which: Sequence[int], possible: BoolArray, most: int) -> bool:
-        from scipy.optimize import linprog  # slow to import
-
         rows = self.values[which][:, possible & self.fitting]
         low, high = self.low[which], self.high[which]
+        if (known := _counts_fit(rows, low, high, most)) is not None:
+            return known
+        from scipy.optimize import linprog  # slow to import
+
         above, below = np.isfinite(high), np.isfinite(low)
         step = np.zeros((len(rows), 1))
         if rows.shape[1] > MANY_ITEMS:
@@ -207,3 +209,18 @@ class Limits:
             return bool((b >= 0).all())
         found = linprog(np.zeros(len(counts)), A_ub=A, b_ub=b, bounds=np.stack([np.zeros(len(counts)), counts], axis=1))
         return bool(found.status != 2)  # 2: infeasible
+
+
+def _counts_fit(rows: FloatArray, low: FloatArray, high: FloatArray, most: int) -> bool | None:
+    """Return whether up to so many items can be chosen so that numbers of items of disjoint groups, or of all items, are within bounds.
+
+    None if values are not 0 and 1, or groups overlap.
+    """
+    is_all = rows.all(axis=1)
+    groups = rows[~is_all]
+    if not ((rows == 0) | (rows == 1)).all() or (groups.sum(axis=0) > 1).any():
+        return None
+    least, room = np.ceil(low).clip(0.0), np.floor(np.minimum(high, rows.sum(axis=1)))
+    free = np.count_nonzero(~groups.any(axis=0))
+    largest = min(most, room[is_all].min(initial=np.inf), room[~is_all].sum() + free)
+    return bool((least <= room).all() and max(least[~is_all].sum(), least[is_all].max(initial=0.0)) <= largest)

@@ -5,7 +5,10 @@ With b = low where θ > 0 and b = high where θ < 0, P(low ≤ c(S) ≤ high) �
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from scipy.special import gammaincc
 
 from ndpp._stop import look
 from ndpp._types import FloatArray, IntArray
@@ -16,21 +19,66 @@ MOST_STEPS, MAX_STEP, HALVINGS = 30, 4.0, 6
 """Newton steps of θ, the largest of them in units of the largest value, and how often one is halved."""
 CLOSE, RIDGE = 0.02, 1e-6
 """A mean that differs from its bound by this part of its standard deviation is close enough; a smaller variance counts as this."""
+VALUE_RATIO, CHANCE_RATIO = 1.1, 2.0
+"""Items whose values and whose mean probabilities differ by up to about these factors are taken together."""
+
+
+class Coins(NamedTuple):
+    """Independent items of C distributions, those of similar values together: of group k, ``counts`` (C, K) with probability ``p`` each.
+
+    Counts need not be whole. ``values`` (J, K) are those of an item of each group.
+    """
+
+    p: FloatArray
+    counts: FloatArray
+    values: FloatArray
+
+    @classmethod
+    def of(cls, p: FloatArray, values: FloatArray) -> Coins:
+        """Group items of probabilities p (C, n) and values (J, n); means and variances of c_j with equal values stay as they are."""
+        which = np.flatnonzero(values.any(axis=0) & (p > 0).any(axis=0))
+        if not len(which):
+            return cls(np.zeros((len(p), 1)), np.zeros((len(p), 1)), np.zeros((len(values), 1)))
+        V, p = values[:, which], p[:, which]
+        level = np.round(np.log(np.where(V > 0, V, 1.0)) / np.log(VALUE_RATIO)).astype(np.int32)
+        level[V == 0] = np.iinfo(np.int32).min
+        popular = np.round(np.log(p.sum(axis=0)) / np.log(CHANCE_RATIO)).astype(np.int32)
+        group = np.unique(np.vstack([level, popular]), axis=1, return_inverse=True)[1].reshape(-1)
+        order = np.argsort(group, kind="stable")
+        p, V, first = p[:, order], V[:, order], np.flatnonzero(np.diff(group[order], prepend=-1))
+        weight = p.sum(axis=0)
+        total, square = np.add.reduceat(p, first, axis=1), np.add.reduceat(p**2, first, axis=1)
+        means = np.add.reduceat(V * weight, first, axis=1) / np.add.reduceat(weight, first)
+        each = np.divide(square, total, out=np.zeros_like(total), where=total > 0)
+        return cls(each, np.divide(total, each, out=np.zeros_like(total), where=each > 0), means)
+
+    def moments(self) -> tuple[FloatArray, FloatArray]:
+        """Return means and variances of c_j, shape (C, J)."""
+        total = self.counts * self.p
+        return total @ self.values.T, (total * (1 - self.p)) @ (self.values**2).T
+
+
+def chances_within(mean: FloatArray, variance: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
+    """Return about P(low_j ≤ c_j ≤ high_j) for numbers c_j of these moments (C, J), as if they were multiples of Poisson numbers."""
+    unit = np.divide(variance, mean, out=np.ones_like(mean), where=(mean > 0) & (variance > 0))
+    below = np.where(
+        high < np.inf, gammaincc(np.where(high < np.inf, high.clip(0.0), 0.0) / unit + 1, mean / unit), 1.0
+    )
+    short = np.where(low > 0, gammaincc(np.where(low > 0, low, 1.0) / unit, mean / unit), 0.0)
+    return np.asarray((below - short).clip(0.0, 1.0))
 
 
 def chernoff_tilts(
-    p: FloatArray, values: FloatArray, low: FloatArray, high: FloatArray, start: FloatArray | None = None
-) -> FloatArray:
-    """Return θ_c (C, J) that minimises Chernoff's bound of P_c(low ≤ c(S) ≤ high), c_j(S) = Σ_{i∈S} values_ji, if items come independently.
-
-    Items i come with probability p_ci in distribution c.
+    coins: Coins, low: FloatArray, high: FloatArray, start: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Return θ_c (C, J) that minimises Chernoff's bound of P_c(low ≤ c(S) ≤ high) for independent items, and the logarithm of the bound.
 
     log A_c = Σ_i log(1 + p_ci (e^{θ·c_i} − 1)) − θ·b is convex, with a kink at 0, where θ_j stays if the mean of c_j is within the limit.
-    Newton steps, projected and halved, for all components at once. O(C n J²) each. ``p`` may be that under ``start``, to go on from.
+    Newton steps, projected and halved, for all components at once. O(C K J²) each. ``coins`` may be those under ``start``, to go on from.
     """
-    which = np.flatnonzero(values.any(axis=0) & (p > 0).any(axis=0))
-    unit = np.where(values[:, which].any(axis=1), values[:, which].max(axis=1, initial=0.0), 1.0)
-    V, low, high, p = values[:, which].T / unit, low / unit, high / unit, p[:, which]
+    p, counts, values = coins
+    unit = np.where(values.any(axis=1), values.max(axis=1, initial=0.0), 1.0)
+    V, low, high = values.T / unit, low / unit, high / unit
     first = np.zeros((len(p), len(low))) if start is None else start * unit
     theta, moving = first.copy(), np.arange(len(p))
 
@@ -39,14 +87,15 @@ def chernoff_tilts(
         x = (theta - first[at]) @ V.T
         total = 1 + p[at] * np.expm1(x)
         aim = np.where(theta > 0, low, np.where(theta < 0, high, 0.0))
-        return np.log(total).sum(axis=1) - (theta * aim).sum(axis=1), p[at] * np.exp(x) / total
+        return (counts[at] * np.log(total)).sum(axis=1) - (theta * aim).sum(axis=1), p[at] * np.exp(x) / total
 
     value, q = bound(theta, moving)
+    best = value.copy()
     for _ in range(MOST_STEPS):
         look()
-        step, side = _newton(
-            theta[moving], q @ V, np.stack([(q * (1 - q)) @ (V * v[:, None]) for v in V.T], axis=1), low, high
-        )
+        own = counts[moving] * q
+        covariance = np.stack([(own * (1 - q)) @ (V * v[:, None]) for v in V.T], axis=1)
+        step, side = _newton(theta[moving], own @ V, covariance, low, high)
         far = side.any(axis=1)
         moving, step, side, value, q = moving[far], step[far], side[far], value[far], q[far]
         left = np.arange(len(moving))
@@ -60,10 +109,11 @@ def chernoff_tilts(
             theta[moving[left[good]]], value[left[good]], q[left[good]] = new[good], found[good], chances[good]
             left = left[~good]
             step[left] /= 2
+        best[moving] = value
         moving, value, q = np.delete(moving, left), np.delete(value, left), np.delete(q, left, axis=0)
         if not len(moving):
             break
-    return theta / unit
+    return theta / unit, best
 
 
 def _newton(

@@ -33,7 +33,7 @@ class TiltedComponents:
     """The components of a mixture, each with factors of its own, whatever is given; computed when first looked at.
 
     ``log_factors(which, items)`` are log s of some components and items, and ``is_tilted`` tells which components have others than 0. Of
-    the rows that sets touch, ``odds`` (C, rows) are those under s_c, N and ``errors`` as in :mod:`ndpp.laws.tied`, ``log_change`` is
+    the rows that sets touch, ``odds`` (C, rows) are those under s_c, N, A and ``errors`` as in :mod:`ndpp.laws.tied`, ``log_change`` is
     log Z_c(s_c) / Z_c, and ``log_totals`` (M + 1, C), for families, log Π (1 + s r) of their states. ``sides`` keeps what baskets share.
     """
 
@@ -44,13 +44,14 @@ class TiltedComponents:
         C, r, n_rows = len(mixture.weights), mixture.touched.base.rank, mixture.touched.base.n_items
         self.is_known, self.log_change, self.errors = np.zeros(C, bool), np.zeros(C), np.zeros(C)
         self.odds, self.N = np.empty((C, n_rows)), np.empty((C, r, r))
+        self.A = None if mixture.touched._state.A is None else np.empty((C, r, r))
         self.log_totals = np.zeros((0 if mixture.patterns is None else len(mixture.patterns.states) + 1, C))
         self._token = object()  # in the keys of its sides
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of all arrays."""
-        return n_bytes_of((self.odds, self.N, self.log_totals))
+        """Bytes of the components that are known; of the others, no memory is used."""
+        return int(n_bytes_of((self.odds, self.N, self.A, self.log_totals)) * self.is_known.mean())
 
     def choose(self, ids: IntArray, log_plain: FloatArray, log_units: FloatArray) -> tuple[FloatArray, BoolArray]:
         """Return the logarithms of how often each component is proposed, and which components are tilted for it.
@@ -109,8 +110,10 @@ class TiltedComponents:
             found = _updated(ties, new, changed, before[:, changed], odds[:, rows[changed]])
         else:
             state = TiedMixture(odds, ties.base, np.full(len(new), 1 / len(new)))._state
-            found = state.N, state.log_z - ties.log_normalizers()[new], state.errors
+            found = state.N, state.log_z - ties.log_normalizers()[new], state.errors, state.A
         self.odds[new], self.N[new], self.errors[new] = odds, found[0], found[2]
+        if self.A is not None:
+            self.A[new] = found[3]
         self.log_change[new] = found[1] + beyond  # the same, if two threads do it
         self.is_known[new] = True
 
@@ -133,7 +136,8 @@ class TiltedComponents:
     def single(self, c: int) -> TiedMixture:
         """Return the rows of component c under θ_c."""
         made = TiedMixture(self.odds[[c]], self.mixture.touched.base, np.ones(1))
-        state = self.N[[c]], np.zeros(1), self.errors[[c]], None  # nobody asks for its normalizer
+        A = None if self.A is None else self.A[[c]]
+        state = self.N[[c]], np.zeros(1), self.errors[[c]], A  # nobody asks for its normalizer
         vars(made)["_state"] = type(self.mixture.touched._state)(*state)
         return made
 
@@ -191,25 +195,26 @@ def log_weights(
 
 def _updated(
     ties: TiedMixture, which: IntArray, rows: IntArray, before: FloatArray, after: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return N, the change of log Z and an estimate of its error of some components whose odds change in a few rows.
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray | None]:
+    """Return N, the change of log Z, an estimate of its error and A, if it is known, of some components whose odds change in a few rows.
 
     A changes by QᵀDQ with the changes D of p, so det(I + WA) is multiplied by det(I + Q N Qᵀ D) = det(I + N Qᵀ D Q), and N becomes
     N − N Qᵀ D (I + Q N Qᵀ D)⁻¹ Q N = (I + N Qᵀ D Q)⁻¹ N: the smaller of these matrices is taken.
     """
-    Q, N, errors = ties.base.q_rows(rows), ties._state.N[which], ties._state.errors[which]
+    Q, N, A, errors = ties.base.q_rows(rows), ties._state.N[which], ties._state.A, ties._state.errors[which]
     change = (after - before) / ((1 + after) * (1 + before))
     m, r = Q.shape
+    added = (change @ (Q[:, :, None] * Q[:, None]).reshape(m, r * r)).reshape(len(N), r, r)
     if m <= r:
         left = Q @ N
         system = np.eye(m) + left @ (Q.T * change[:, None, :])
         inverse = np.linalg.inv(system)
         N = N - (N @ Q.T * change[:, None, :]) @ inverse @ left
     else:
-        pairs = (Q[:, :, None] * Q[:, None]).reshape(m, r * r)
-        system = np.eye(r) + N @ (change @ pairs).reshape(len(N), r, r)
+        system = np.eye(r) + N @ added
         inverse = np.linalg.inv(system)
         N = inverse @ N
     log_z = np.linalg.slogdet(system)[1] + (np.log1p(after) - np.log1p(before)).sum(axis=1)
     lost = np.einsum("cij,cji->c", np.abs(inverse), np.abs(system))
-    return N, log_z, errors * (1 + np.abs(inverse).sum(axis=(1, 2))) + EPS * lost
+    errors = errors * (1 + np.abs(inverse).sum(axis=(1, 2))) + EPS * lost
+    return N, log_z, errors, None if A is None else A[which] + added

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -30,11 +30,14 @@ from ndpp.samplers.exact import Exact
 from ndpp.samplers.gpu.clock import draw_by_clocks
 from ndpp.samplers.gpu.exact import ExactEngine
 from ndpp.samplers.gpu.kernels.propose import MASK, philox, unit
+from ndpp.samplers.gpu.limits import LimitedEngine
 from ndpp.samplers.gpu.memory import free_memory, rows_of
 from ndpp.samplers.gpu.proposals import Streams, flipped, look_up_cdf
 from ndpp.samplers.gpu.sets import MAX_BATCH, Alone, BatchEngine, Drawn, LawEngine, items_of, look_up_component, union
 from ndpp.samplers.gpu.spectra import Spectra, n_bytes, of_components
-from ndpp.samplers.laws import ComponentSource, LawSampler, Store
+from ndpp.samplers.laws import LawSampler, Store
+from ndpp.samplers.limited import LimitedSampler
+from ndpp.samplers.limited_ties import TiltedDrawers, limited_ties
 from ndpp.samplers.shared import Begun
 from ndpp.samplers.unions import SizedUnion
 
@@ -54,17 +57,32 @@ def prepare(sampler: Sampler, device: torch.device) -> Engine | None:
     """Return the engine that draws the samples of a prepared sampler on a device; None if there is nothing to draw."""
     if isinstance(sampler, Exact):
         return ExactEngine.prepare(sampler, device)
+    if isinstance(sampler, LimitedSampler):
+        return _limited(sampler, device)
     assert isinstance(sampler, LawSampler)
     assert not len(sampler.avoid)  # engines draw from mixtures without the excluded items
     if not len(sampler.cdf):
         return None
     if isinstance(sampler.store, Begun):
         return TiedEngine.prepare(sampler, Tilted.of(sampler.store), device)
-    source = sampler.store.make if isinstance(sampler.store, Store) else sampler.store[0]
-    if isinstance(source, ComponentSource):
-        return ComponentEngine(sampler, device, source)
-    assert isinstance(source, SizedUnion)
-    return UnionEngine.prepare(sampler, source, device)
+    if isinstance(sampler.store, Store):
+        return ComponentEngine.prepare(sampler, device)
+    assert isinstance(sampler.store[0], SizedUnion)
+    return UnionEngine.prepare(sampler, sampler.store[0], device)
+
+
+def _limited(sampler: LimitedSampler, device: torch.device) -> LimitedEngine | None:
+    """Return the engine of a sampler under limits; None if all items are given, which leaves nothing to draw."""
+    if isinstance(sampler.store, Store):
+        return LimitedEngine.prepare(sampler, sampler, ComponentEngine.prepare(sampler, device))
+    assert isinstance(sampler.store, TiltedDrawers)
+    ids, mixture, rest = sampler.given, sampler.store.store.mixture, sampler
+    if isinstance(mixture, TiedMixture) and len(ids) == mixture.base.n_rows:
+        return None
+    if len(ids):  # the engine draws from the mixture given them, under what they leave of the limits
+        rest = limited_ties(mixture.condition(ids), sampler.limits.beside(ids), ids[:0], sampler.store.store.memory)
+    assert isinstance(rest.store, TiltedDrawers)
+    return LimitedEngine.prepare(sampler, rest, TiedEngine.prepare(rest, Tilted.within(rest, rest.store), device))
 
 
 @dataclass(eq=False)
@@ -100,24 +118,35 @@ class UnionEngine(LawEngine):
 
 @dataclass(eq=False)
 class ComponentEngine(BatchEngine):
-    """Draws from a mixture of any kernels: the samples of each component together, by the component's own engine."""
+    """Draws from a mixture of any kernels: the samples of each component together, by the component's own engine.
 
-    sampler: LawSampler
+    ``cdf`` (C,) are the sums of the weights of the ``components``.
+    """
+
+    sampler: LawSampler | LimitedSampler
     device: torch.device
-    source: ComponentSource
+    components: IntArray
+    cdf: Tensor
     max_samples: int = MAX_BATCH
+
+    @classmethod
+    def prepare(cls, sampler: LawSampler | LimitedSampler, device: torch.device) -> ComponentEngine:
+        """Copy the weights to the device."""
+        cdf = torch.from_numpy(sampler.cdf).to(device)
+        return cls(sampler, device, np.arange(len(cdf)), cdf)
 
     def drawn(self, streams: Streams, key: AnyArray, numbers: Tensor) -> Drawn:
         """Draw the samples with these numbers, which are also their numbers in the streams of their components."""
-        which = look_up_component(torch.from_numpy(self.sampler.cdf).to(self.device), streams, numbers)
-        found = []
+        which, found = look_up_component(self.cdf, streams, numbers), list[tuple[Tensor, Drawn]]()
         for c in torch.unique(which).tolist():
             at = (which == c).nonzero()[:, 0]
             found.append((at, self._of_component(c, flipped(key, (c + 1) * COMPONENT_KEY), numbers[at])))
         return Drawn.scattered(found, len(numbers), self.sampler.kernel.n_items)
 
+    propose = drawn
+
     def _of_component(self, c: int, key: AnyArray, numbers: Tensor) -> Drawn:
-        sampler = self.source(c)
+        sampler: Any = self.sampler.store[c]
         if isinstance(sampler.engine, BatchEngine):
             return sampler.engine.drawn(Streams(key, self.device), key, numbers)
         draws = sampler._collect(sampler.draw_batch(key, numbers.tolist()))
@@ -128,61 +157,77 @@ class ComponentEngine(BatchEngine):
 
 
 class Tilted(NamedTuple):
-    """A mixture given items, its components tilted towards ``size`` further items (None: any number) and weighed by what they propose.
+    """A mixture given items, its components tilted towards limits c_j(S) ≤ ``room`` (J,) on further items, a wanted size among them.
 
-    ``touched`` is the mixture of the rows of ties, of items or of families. A GPU draws thousands of samples at a time from all components,
-    so that all of them are conditioned and tilted first.
+    ``rows`` are the rows of ties, of items or of families, with the odds of their components times e^{θ_c·c_i}; ``theta`` (C, J),
+    ``values`` (J, n) and the logarithms ``unfit`` (C, n) or 0 of further factors; ``weights`` (C,) is how often components are proposed. A
+    GPU draws thousands of samples at a time from all components, so that all of them are conditioned and tilted first.
     """
 
     mixture: SharedTies
-    touched: TiedMixture
-    size: int | None
-    log_tilt: FloatArray
+    rows: TiedMixture
+    theta: FloatArray
+    values: FloatArray
+    room: FloatArray
     weights: FloatArray
 
     @classmethod
     def of(cls, begun: Begun) -> Tilted:
-        """Choose the tilts."""
+        """Choose tilts towards the wanted number of items, if there is one."""
         rest, size = begun.store.mixture.condition(begun.ids), begun.left
         if size is None:
-            return cls(rest, rest.touched, None, np.zeros(len(rest.weights)), rest.weights)
+            n, C = rest.n_items, len(rest.weights)
+            return cls(rest, rest.touched, np.zeros((C, 0)), np.zeros((0, n)), np.zeros(0), rest.weights)
         log_tilt = rest.tilts(size)
         log_mass = rest.log_normalizers(log_tilt) - rest.log_normalizers() - size * log_tilt
         log_mass[rest.largest < size] = -np.inf
         weights = rest.weights * np.exp(log_mass - log_mass[rest.weights > 0].max())
-        return cls(rest, rest if rest.patterns is None else rest.tilted(log_tilt), size, log_tilt, weights)
+        ones = np.ones((1, rest.n_items))
+        return cls(rest, rest.tilted(log_tilt), log_tilt[:, None], ones, np.array([float(size)]), weights)
 
-    @property
-    def log_tilt_of_rows(self) -> FloatArray:
-        """log ρ of ``touched``; families are tilted already."""
-        return self.log_tilt if self.mixture.patterns is None else np.zeros_like(self.log_tilt)
+    @classmethod
+    def within(cls, sampler: LimitedSampler, drawers: TiltedDrawers) -> Tilted:
+        """Return the components as they were tilted for limits; the factors of unfit items are those of one more limit."""
+        tilts, mixture, at = drawers.tilts, drawers.store.mixture, drawers.is_tilted
+        odds = np.where(at[:, None], tilts.components.odds, mixture.touched.odds)
+        rows = TiedMixture(odds, mixture.touched.base, mixture.weights)
+        theta = np.column_stack([sampler.theta, at.astype(np.float64)])
+        weights = np.diff(sampler.cdf, prepend=0.0)
+        return cls(
+            mixture, rows, theta, np.vstack([tilts.values, tilts.unfit]), np.append(drawers.room, np.inf), weights
+        )
+
+    def factors(self, which: IntArray) -> FloatArray:
+        """Return e^{θ_c·c_i} of some components, shape (components, n)."""
+        return np.asarray(np.exp(self.theta[which] @ self.values))
 
 
 class FamilyItems(NamedTuple):
     """Draws the items of families for C components.
 
     ``weights`` (C, M + 1) are those of the states of touched families, ``slots`` (F, K) the states of each family, ``odds`` (n + 1, K)
-    those of the items and of none, and ``scale`` (C,) what a component multiplies them by. ``members`` are families (G,) of about the same
-    number of items, and their items (G, width), filled up with n.
+    those of the items and of none, which a component multiplies by e^{θ·c}, ``theta`` (C, J), ``values`` (n + 1, J). ``members`` are
+    families (G,) of about the same number of items, and their items (G, width), filled up with n.
     """
 
     weights: Tensor
     slots: Tensor
     odds: Tensor
-    scale: Tensor
+    theta: Tensor
+    values: Tensor
     members: list[tuple[Tensor, ...]]
 
     @classmethod
-    def of(
-        cls, patterns: Patterns, odds: FloatArray, log_tilt: FloatArray, components: IntArray, device: torch.device
-    ) -> FamilyItems:
+    def of(cls, patterns: Patterns, source: Tilted, components: IntArray, values: Tensor) -> FamilyItems:
         """Copy the odds of states and items to the device."""
-        scale = np.exp(log_tilt[components])
-        some = odds[components] * np.expm1(patterns.log_totals_at(scale)).T
-        parts = np.pad(some, ((0, 0), (0, 1))), patterns.slots, np.pad(patterns.odds, ((0, 1), (0, 0))), scale
-        weights, slots, items, scales = (torch.from_numpy(np.array(part)).to(device) for part in parts)
+        device, some = values.device, []
+        for c in components.tolist():
+            logs = patterns.log_totals_at(source.factors(np.array([c])).T)[:, 0]
+            some.append(np.append(source.mixture.odds[c] * np.expm1(logs), 0.0))
+        parts = np.array(some), patterns.slots, np.pad(patterns.odds, ((0, 1), (0, 0))), source.theta[components]
+        weights, slots, items, theta = (torch.from_numpy(np.array(part)).to(device) for part in parts)
         members = [tuple(torch.from_numpy(part).to(device) for part in both) for both in _by_width(patterns.members)]
-        return cls(weights, slots, items, scales, members)
+        return cls(weights, slots, items, theta, values, members)
 
     def draw(self, streams: Streams, index: Tensor, which: Tensor, touched: Tensor) -> tuple[Tensor, Tensor]:
         """Return items (S, w) of the families ``touched`` (S, m) by samples of these components, filled up with n; and their numbers."""
@@ -215,7 +260,7 @@ class FamilyItems(NamedTuple):
                 first, second = _uniforms(streams, index[part], g, width + 1)
                 own, sums = items[position[g]], self.weights[c[:, None], self.slots[g]].cumsum(1)
                 state = look_up_cdf(sums, first[:, :1])
-                odds = self.odds[own, state] * self.scale[c, None]
+                odds = self.odds[own, state] * torch.exp((self.theta[c, None] * self.values[own]).sum(2))
                 begins = look_up_cdf(-torch.expm1(-torch.log1p(odds).cumsum(1)), second[:, :1])
                 places = torch.arange(width, device=index.device)
                 yield part, own, (places == begins) | (places > begins) & (first[:, 1:] < odds / (1 + odds))
@@ -226,10 +271,11 @@ class TiedEngine(LawEngine):
     """Draws from mixtures with shared ties, of items or of families.
 
     ``components`` are those that can be drawn, ``cdf`` (C,) their weights' sums, ``blocks`` those whose tables are in memory together.
-    ``items`` (n + 1,) are those of the support, and the number of all; for families, ``patterns`` draws their items.
+    ``items`` (n + 1,) are those of the support, and the number of all, ``values`` (n + 1, J) and ``room`` (J,) what limits say of them; for
+    families, ``patterns`` draws their items.
     """
 
-    sampler: LawSampler
+    sampler: LawSampler | LimitedSampler
     device: torch.device
     source: Tilted
     q: Tensor
@@ -238,63 +284,86 @@ class TiedEngine(LawEngine):
     cdf: Tensor
     blocks: list[slice]
     size: int | None
-    patterns: FamilyItems | None
+    values: Tensor
+    room: Tensor
+    patterns: FamilyItems | None = None
     _tables: dict[int, tuple[Spectra, Alone]] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def prepare(cls, sampler: LawSampler, source: Tilted, device: torch.device) -> TiedEngine:
+    def prepare(cls, sampler: LawSampler | LimitedSampler, source: Tilted, device: torch.device) -> TiedEngine:
         """Copy the rows of the ties to the device."""
-        weights, patterns, law = source.weights, None, source.mixture
+        weights, ties, patterns = source.weights, source.rows.base, source.mixture.patterns
         components = np.flatnonzero(weights > UNREACHABLE * weights.sum())
-        if law.patterns is not None:
-            patterns = FamilyItems.of(law.patterns, law.odds, source.log_tilt, components, device)
-        ties = source.touched.base
         fit = max(1, free_memory(device) // 3 // n_bytes(ties.n_rows, ties.rank))
         blocks = [slice(start, min(start + fit, len(components))) for start in range(0, len(components), fit)]
-        cdf = torch.from_numpy(np.cumsum(weights[components])).to(device)
-        items = items_of(ties, device)
-        return cls(
-            sampler, device, source, rows_of(ties, device), items, components, cdf, blocks, source.size, patterns
+        size = sampler.store.left if isinstance(sampler.store, Begun) else None
+        cdf, values, room = (
+            torch.from_numpy(part).to(device)
+            for part in (np.cumsum(weights[components]), np.pad(source.values.T, ((0, 1), (0, 0))), source.room)
         )
+        made = cls(
+            sampler,
+            device,
+            source,
+            rows_of(ties, device),
+            items_of(ties, device),
+            components,
+            cdf,
+            blocks,
+            size,
+            values,
+            room,
+        )
+        if patterns is not None:
+            made.patterns = FamilyItems.of(patterns, source, components, values)
+        return made
 
     def tables(self, block: int) -> tuple[Spectra, Alone]:
         """Return what draws T and R of a block of components; that of the last one used is kept."""
         if block not in self._tables:
             self._tables.clear()
-            touched, which = self.source.touched, self.components[self.blocks[block]]
-            odds = touched.tilted_odds(self.source.log_tilt_of_rows[which], which)
-            spectra = of_components(self.q, torch.from_numpy(touched.core).to(self.device), odds)
+            rows, which = self.source.rows, self.components[self.blocks[block]]
+            odds = rows.tilted_odds(0.0, which)
+            spectra = of_components(self.q, torch.from_numpy(rows.core).to(self.device), odds)
             self._tables[block] = spectra, Alone.of(odds, self.device)
         return self._tables[block]
 
     def propose(self, streams: Streams, key: AnyArray, index: Tensor) -> Drawn:
-        """Return a set for each number in the streams; of families, those with more than items are wanted are rejected."""
+        """Return a set for each number in the streams; those that do not leave room within the limits may be rejected."""
         which, found = look_up_component(self.cdf, streams, index), list[tuple[Tensor, Drawn]]()
         for number, block in enumerate(self.blocks):
             at = ((which >= block.start) & (which < block.stop)).nonzero()[:, 0]
             if len(at):
                 found.append((at, self._of_block(number, streams, key, which[at] - block.start, index[at])))
-        n_items = int(self.items[-1])
-        drawn = Drawn.scattered(found, len(index), n_items)
+        drawn = Drawn.scattered(found, len(index), int(self.items[-1]))
         if self.patterns is None:
             return drawn
-        hopeless = torch.zeros_like(drawn.sizes, dtype=torch.bool) if self.size is None else drawn.sizes > self.size
-        touched = torch.where(hopeless[:, None], n_items, drawn.ids)
+        hopeless = (drawn.sizes < 0) | (drawn.sizes > (self.size if self.size is not None else len(self.items)))
+        touched = torch.where(hopeless[:, None], int(self.items[-1]), drawn.ids)
         ids, sizes = self.patterns.draw(streams, index, which, touched)
         return Drawn(ids, torch.where(hopeless, -1, sizes), drawn.counters)
 
     def _of_block(self, block: int, streams: Streams, key: AnyArray, which: Tensor, index: Tensor) -> Drawn:
-        """Draw samples of the components ``which`` of a block."""
+        """Draw samples of the components ``which`` of a block: R first, and T, which costs most, only if R leaves room."""
         (spectra, alone), components = self.tables(block), self.components[self.blocks[block]]
 
         def clock_of(c: int) -> Clock:
-            at, log_tilt = int(components[c]), self.source.log_tilt_of_rows
-            return Clock.prepare(self.source.touched.single(at, float(log_tilt[at])).low_rank)
+            return Clock.prepare(self.source.rows.single(int(components[c])).low_rank)
 
-        rng = partial(stream, flipped(key, CPU_KEY))
-        ties = draw_by_clocks(spectra, streams, which, index, index[:0], clock_of, rng)
-        rows, sizes = union(torch.cat([ties.ids, alone.draw(streams, which, index)], 1), spectra.n_rows)
-        return Drawn(self.items[rows], sizes, {"on_cpu": ties.counters["on_cpu"]})
+        apart, sizes = union(alone.draw(streams, which, index), spectra.n_rows)
+        if self.patterns is None:
+            fits = (self.values[self.items[apart]].sum(1) <= self.room).all(1)
+        else:  # every family has an item at least
+            fits = torch.ones_like(sizes, dtype=torch.bool) if self.size is None else sizes <= self.size
+        some, on_cpu = fits.nonzero()[:, 0], torch.zeros_like(sizes)
+        rows, sizes = apart.new_full((len(index), 0), spectra.n_rows), torch.where(fits, sizes, -1)
+        if len(some):
+            rng = partial(stream, flipped(key, CPU_KEY))
+            ties = draw_by_clocks(spectra, streams, which[some], index[some], index[:0], clock_of, rng)
+            both, sizes[some] = union(torch.cat([ties.ids, apart[some]], 1), spectra.n_rows)
+            rows = apart.new_full((len(index), both.shape[1]), spectra.n_rows)
+            rows[some], on_cpu[some] = both, ties.counters["on_cpu"]
+        return Drawn(self.items[rows], sizes, {"on_cpu": on_cpu})
 
 
 def _by_width(members: list[IntArray]) -> Iterator[tuple[IntArray, IntArray]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -38,6 +38,10 @@ class Drawn(NamedTuple):
     ids: Tensor
     sizes: Tensor
     counters: dict[str, Tensor]
+
+    def take(self, at: Tensor) -> Drawn:
+        """Return the sets at these positions."""
+        return Drawn(self.ids[at], self.sizes[at], {name: values[at] for name, values in self.counters.items()})
 
     @classmethod
     def scattered(cls, parts: Sequence[tuple[Tensor, Drawn]], count: int, fill: int) -> Drawn:
@@ -124,34 +128,55 @@ class LawEngine(BatchEngine):
         if self.size is None:
             found, attempts = self.propose(streams, key, numbers), torch.ones_like(numbers)
         else:
-            found, attempts = self._sized(streams, key, numbers, self.size)
+            found, attempts = self._of_size(streams, key, numbers)
         counters = {"proposals": attempts, "rejections": attempts - 1, **found.counters}
         return Drawn(torch.cat([found.ids, given], 1), found.sizes + given.shape[1], counters)
 
-    def _sized(self, streams: Streams, key: AnyArray, numbers: Tensor, size: int) -> tuple[Drawn, Tensor]:
-        """Return for each sample its first proposal of this size, and how many it took."""
-        pending, attempts = torch.arange(len(numbers), device=self.device), torch.zeros_like(numbers)
-        ids, on_cpu, tried = numbers.new_empty(len(numbers), size), torch.zeros_like(numbers), 0
-        while len(pending):
+    def _of_size(self, streams: Streams, key: AnyArray, numbers: Tensor) -> tuple[Drawn, Tensor]:
+        """Return for each sample its first proposal of the wanted size, and how many it took."""
+
+        def propose(index: Tensor) -> tuple[Drawn, Tensor]:
+            proposed = self.propose(streams, key, index)
+            return proposed, proposed.sizes == self.size
+
+        def check(tried: int) -> None:
             if tried >= MAX_PROPOSALS:
                 raise BudgetExceededError(
                     f"{tried} sets were proposed for a sample, none of them of the wanted size. Ask for another size, see "
                     "mixture.size_distribution(), or draw from one component",
                     count=tried,
                 )
-            # Once few samples are left, each makes many proposals at once. Its first success counts, however many are made.
-            n_each = max(1, min(self.max_samples // len(pending), tried + 1, MAX_PROPOSALS - tried))
-            index = numbers[pending, None] + (torch.arange(tried, tried + n_each, device=self.device) << ATTEMPT_BIT)
-            proposed = self.propose(streams, key, index.view(-1))
-            good = (proposed.sizes == size).view(-1, n_each)
-            done, place = good.any(1), good.int().argmax(1)
-            attempts[pending] += torch.where(done, place + 1, n_each)
-            at = (torch.arange(len(pending), device=self.device) * n_each + place)[done]
-            if len(at):  # otherwise, all sets may be smaller
-                ids[pending[done]] = proposed.ids[at, :size]
-                on_cpu[pending[done]] = proposed.counters["on_cpu"][at]
-            pending, tried = pending[~done], tried + n_each
-        return Drawn(ids, torch.full_like(numbers, size), {"on_cpu": on_cpu}), attempts
+
+        return first_accepted(numbers, self.max_samples, propose, check, self.sampler.kernel.n_items)
+
+
+def first_accepted(
+    numbers: Tensor,
+    at_once: int,
+    propose: Callable[[Tensor], tuple[Drawn, Tensor]],
+    check: Callable[[int], None],
+    n_items: int,
+) -> tuple[Drawn, Tensor]:
+    """Return for each sample its first proposal that is accepted, and how many it took; ``at_once`` is how many are made together.
+
+    ``propose(index)`` returns sets for numbers in the streams, and which of them are accepted; ``check(tried)`` raises if so many proposals
+    for one sample are too many.
+    """
+    pending, attempts = torch.arange(len(numbers), device=numbers.device), torch.zeros_like(numbers)
+    found, tried = list[tuple[Tensor, Drawn]](), 0
+    while len(pending):
+        check(tried)
+        # Once few samples are left, each makes many proposals at once. Its first success counts, however many are made.
+        n_each = max(1, min(at_once // len(pending), tried + 1))
+        index = numbers[pending, None] + (torch.arange(tried, tried + n_each, device=numbers.device) << ATTEMPT_BIT)
+        proposed, accepted = propose(index.view(-1))
+        good = accepted.view(-1, n_each)
+        done, place = good.any(1), good.int().argmax(1)
+        attempts[pending] += torch.where(done, place + 1, n_each)
+        at = (torch.arange(len(pending), device=numbers.device) * n_each + place)[done]
+        found.append((pending[done], proposed.take(at)))
+        pending, tried = pending[~done], tried + n_each
+    return Drawn.scattered(found, len(numbers), n_items), attempts
 
 
 def look_up_component(cdf: Tensor, streams: Streams, index: Tensor) -> Tensor:

@@ -1,0 +1,184 @@
+"""Limits on sets of mixtures with shared ties: tilts θ_c of all components, prepared once for all baskets (:mod:`.limits`).
+
+What given items leave of the bounds is rounded for θ_c, so that baskets share them. They are found as if items came independently, and so
+is a guess of A_c. Only components for which it matters are tilted, and the exact Z_c(θ_c), which takes O(n r²), is computed for no others:
+those that are proposed often without a tilt, unless enough proposals are accepted anyway.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ndpp._types import BoolArray, FloatArray, IntArray
+from ndpp.laws.limits import Limits
+from ndpp.laws.shared import SharedTies
+from ndpp.linalg.chernoff import Coins, chances_within, chernoff_tilts
+from ndpp.samplers import shared
+from ndpp.samplers.components import FamilyParts, FurtherItems, GivenFamilies, Union
+from ndpp.samplers.limited import LimitedSampler, towards
+from ndpp.samplers.shared import _log_posterior, store_of
+from ndpp.samplers.tilted import TiltedComponents
+
+UNFIT = -12.0
+"""Logarithm of the factor of items whose value alone is above a bound."""
+RATIO, EXACT_UP_TO = 1.5, 12
+"""What is left of a bound is rounded to powers of this, unless it is a small whole number."""
+UNTILTED, COMMON, SELDOM = 0.1, 0.25, 0.2
+"""Components stay without a tilt if that adds at most the first part to the proposals, or if the second part of all is accepted anyway; the
+third times as much is enough if items are given, as other baskets need other components, and if tilting all takes more than ``LONG``."""
+LONG = 2e9
+"""Operations."""
+
+
+def limited_ties(mixture: SharedTies, whole: Limits, ids: IntArray, memory: int) -> LimitedSampler:
+    """Return the sampler of sets that contain given items and keep the limits."""
+    left, store = whole.beside(ids), store_of(mixture, memory)  # it stays with the mixture
+    possible = np.array(store.unions.remember("possible items", lambda: (mixture.masses() > 0).any(axis=0)))
+    possible[ids] = False
+    left.check(possible, int(mixture.largest.max()) - len(ids))
+    aim = replace(rounded(left), values=whole.values)
+    key = hashlib.blake2b(b"|".join(part.tobytes() for part in (aim.values, aim.low, aim.high))).digest()
+    tilts = store.unions.remember(key, lambda: Tilts(store, aim))
+    log_weights, is_tilted = tilts.chosen(store, ids, left)
+    drawers = TiltedDrawers(tilts, key, store, ids, is_tilted, whole.high - whole.totals(ids))
+    theta = tilts.theta * is_tilted[:, None]
+    return LimitedSampler(mixture, ids, whole, theta, towards(theta, whole), log_weights, drawers)
+
+
+def rounded(limits: Limits) -> Limits:
+    """Return limits with upper bounds rounded up and lower ones rounded down, so that there are few of them."""
+    whole = (limits.values == np.round(limits.values)).all(axis=1)
+
+    def on_grid(bounds: FloatArray, rounding: Any) -> FloatArray:
+        positive = bounds > 0
+        power = rounding(
+            np.log(np.where(positive, bounds, 1.0)) / np.log(RATIO) + 1e-6 * (1 if rounding is np.floor else -1)
+        )
+        near = np.abs(bounds - np.round(bounds)) < 1e-6
+        exact = whole & near & (bounds <= EXACT_UP_TO)
+        return np.where(exact, np.round(bounds), np.where(positive, RATIO**power, 0.0))
+
+    low = np.where(limits.low > 0, on_grid(np.where(np.isfinite(limits.low), limits.low, 0.0), np.floor), -np.inf)
+    high = np.where(
+        np.isfinite(limits.high), on_grid(np.where(np.isfinite(limits.high), limits.high, 0.0), np.ceil), np.inf
+    )
+    return replace(limits, low=low, high=high)
+
+
+class Tilts:
+    """The components of a mixture with shared ties, each tilted by its own θ_c, whatever is given.
+
+    Items whose value alone is above a bound have a small factor rather than none, as they may be given; ``n_unfit`` are their means.
+    ``mean`` and ``variance`` are those of c_j without a tilt, and ``log_bound`` is about log E_c e^{θ_c·c(S)}, all as if items were
+    independent of each other, shapes (C, J) and (C,); ``reach`` (C, J) bounds c_j.
+    """
+
+    def __init__(self, store: shared.Store, aim: Limits) -> None:
+        mixture, fitting = store.mixture, aim.fitting
+        places = np.flatnonzero(aim.values.any(axis=0))
+        alone, _, added, _ = store.moments  # ties are taken to add the same to all items
+        p = (mixture.chances_alone(places) * (1 + added / alone.clip(1e-12))[:, None]).clip(0.0, 1.0)
+        self.values, self.unfit = aim.values, np.where(fitting, 0.0, UNFIT)
+        self.n_unfit = p[:, ~fitting[places]].sum(axis=1)
+        coins = Coins.of(p[:, fitting[places]], aim.values[:, places[fitting[places]]])
+        self.mean, self.variance = coins.moments()
+        self.theta, log_bound = chernoff_tilts(coins, aim.low, aim.high)
+        self.log_bound = log_bound + (self.theta * towards(self.theta, aim)).sum(axis=1) - self.n_unfit
+        is_tilted = (self.theta != 0).any(axis=1) | (self.n_unfit > 0)
+        self.components = TiltedComponents(mixture, self.log_factors, is_tilted, store.rows)
+        self.reach = (mixture.masses() > 0).astype(np.float64) @ (aim.values * fitting).T
+        self.takes_long = len(p) * len(places) * mixture.base.rank**2 > LONG
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of all arrays."""
+        return self.values.nbytes + self.components.n_bytes
+
+    def log_factors(self, which: Any, items: Any) -> FloatArray:
+        """Return those of some components and items."""
+        return np.asarray(self.theta[which] @ self.values[:, items] + self.unfit[items])
+
+    def chosen(self, store: shared.Store, ids: IntArray, left: Limits) -> tuple[FloatArray, BoolArray]:
+        """Return log w_c A_c given items, which leave so much of the limits, and which components are tilted."""
+        found = _log_posterior(store, ids)
+        found[(self.reach < left.low).any(axis=1)] = -np.inf
+        top, log_units = found.max(), -(self.theta * towards(self.theta, left)).sum(axis=1)
+        is_tilted = np.zeros(len(found), bool)
+        if top == -np.inf:
+            return found, is_tilted
+        plain = np.exp(found - top)
+        guess = np.where(self.components.is_tilted, plain * np.exp((self.log_bound + log_units).clip(max=0.0)), plain)
+        within = chances_within(self.mean, self.variance, left.low, left.high).prod(axis=1) * np.exp(-self.n_unfit)
+        common = COMMON * SELDOM ** (int(len(ids) > 0) + self.takes_long)
+        enough = max(guess.sum() / (1 - UNTILTED), float(plain @ within) / common)
+        order = np.argsort(guess - plain, kind="stable")
+        still = plain.sum() - np.cumsum((plain - guess)[order])
+        which = order[: 0 if plain.sum() <= enough else 1 + int(np.argmax(still <= enough))]
+        which = np.sort(which[self.components.is_tilted[which]])
+        if len(which):
+            of_given = self.log_factors(which, ids).sum(axis=1)
+            tilted = self.components.log_weights(ids, which) - of_given + log_units[which]
+            less = tilted < found[which]
+            found[which[less]], is_tilted[which[less]] = tilted[less], True
+        return found, is_tilted
+
+
+class Apart(NamedTuple):
+    """Further items of sets whose rows are items: R is drawn first, and T, which costs most, only if R leaves room within the limits."""
+
+    union: Union
+    values: FloatArray
+    room: FloatArray
+
+    def propose(self, rng: np.random.Generator) -> IntArray:
+        """Return the further items, or too many of them."""
+        catalogue_ids, apart = self.union.clock.index.kernel.catalogue_ids, self.union.draw_apart(rng)
+        found = catalogue_ids(apart)
+        if (self.values[:, found].sum(axis=1) > self.room).any():
+            return found
+        return catalogue_ids(np.union1d(self.union.draw_tied(rng), apart))
+
+
+class TiltedDrawers:
+    """What draws the further items of sets from the components of :class:`Tilts`; what it prepares stays with the mixture.
+
+    ``room`` is what given items leave of the upper bounds.
+    """
+
+    def __init__(
+        self, tilts: Tilts, key: bytes, store: shared.Store, ids: IntArray, is_tilted: BoolArray, room: FloatArray
+    ) -> None:
+        self.tilts, self.key, self.store, self.ids, self.is_tilted, self.room = tilts, key, store, ids, is_tilted, room
+        self.others = shared.Begun(store, ids, None, np.zeros(len(is_tilted), np.int64))
+        self._made: dict[int, Apart | FurtherItems] = {}
+
+    def __reduce__(self) -> Any:
+        return TiltedDrawers, (self.tilts, self.key, self.store, self.ids, self.is_tilted, self.room)
+
+    def __getitem__(self, c: int) -> Apart | FurtherItems:
+        if c not in self._made:
+            self._made[c] = self._make(c)
+        return self._made[c]
+
+    def _make(self, c: int) -> Apart | FurtherItems:
+        tilts, mixture, keep = self.tilts, self.store.mixture, self.store.unions.remember
+        if not self.is_tilted[c]:
+            return (
+                self.others[c]
+                if mixture.patterns is not None
+                else Apart(self.others.given(c)[0], tilts.values, self.room)
+            )
+        union = keep((self.key, c), lambda: Union.prepare(tilts.components.single(c), 0, self.store.memory))
+        if mixture.patterns is None:
+            return Apart(union.given(mixture.base.rows_of(self.ids)), tilts.values, self.room)
+        parts = keep((self.key, c, "parts"), lambda: FamilyParts.of(tilts.components.patterns(c), mixture.odds[c]))
+        families = GivenFamilies.of(parts.patterns, self.ids).weighed(mixture.odds[c])
+        return FurtherItems(union.given(families.families), None, _no_counts, 1.0, parts, families)
+
+
+def _no_counts(count: int, removed: IntArray, is_fine: bool) -> Any:
+    raise AssertionError("sets of any size need no counts")
