@@ -58,4 +58,5 @@ def load_goods(labels: Sequence[str]) -> Goods:
     most, by_sales = np.zeros(len(labels), np.int64), np.argsort(bought, kind="stable")
     by_sales = by_sales[kind[by_sales] >= 0]
     most[kind[by_sales]] = by_sales  # the last, which is bought most often, counts
-    return Goods(price, [str(name) for name in products["product_category"].to_numpy()[most]])
+    names, known = products["product_category"].to_numpy()[most], np.isin(np.arange(len(labels)), kind)
+    return Goods(price, [str(name) if own else "" for name, own in zip(names, known)])

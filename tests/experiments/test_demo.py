@@ -24,6 +24,7 @@ def test_demo_prints_what_it_learned_and_saves_it(tmp_path: Path, capsys: pytest
         "go together",
         "by ties",
         "drawn:",
+        "A dinner for at most 15 dollars",
         "Saved",
     ):
         assert words in out
