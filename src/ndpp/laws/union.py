@@ -173,7 +173,10 @@ class WeighedSets(ItemRows):
 
     def log_mass(self, items: Items = (), size: int | None = None) -> float:
         """Return log Σ det(L_S) over the sets that contain these items, of any size or of one; −inf where there is none."""
-        ids = check_items(items, self)
+        return float(self._log_masses(check_items(items, self), size)[0])
+
+    def _log_mass(self, ids: IntArray, size: int | None) -> float:
+        """Return the same, the empty set included."""
         if not self.can_occur(ids).all():
             return -np.inf
         rest, tied = self.given_alone(ids)
@@ -182,7 +185,7 @@ class WeighedSets(ItemRows):
             size = None if size is None else size - (len(ids) - len(tied))
             if rest is None:
                 return alone if size in (None, 0) else -np.inf
-            return alone + rest.log_mass(tied, size)
+            return alone + rest._log_mass(tied, size)
         if size is None:
             return self._log_alone + self.free_law(self._q(tied)).log_weight
         value, error = self._log_elementary(size, tied)

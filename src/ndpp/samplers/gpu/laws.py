@@ -145,11 +145,11 @@ class Tilted(NamedTuple):
         """Choose the tilts."""
         rest, size = begun.store.mixture.condition(begun.ids), begun.left
         if size is None:
-            return cls(rest, rest.touched, None, np.zeros(len(rest.weights)), rest.weights)
+            return cls(rest, rest.touched, None, np.zeros(len(rest.weights)), rest._free_weights)
         log_tilt = rest.tilts(size)
         log_mass = rest.log_normalizers(log_tilt) - rest.log_normalizers() - size * log_tilt
         log_mass[rest.largest < size] = -np.inf
-        weights = rest.weights * np.exp(log_mass - log_mass[rest.weights > 0].max())
+        weights = rest._free_weights * np.exp(log_mass - log_mass[rest.weights > 0].max())
         return cls(rest, rest if rest.patterns is None else rest.tilted(log_tilt), size, log_tilt, weights)
 
     @property
