@@ -408,11 +408,11 @@ TILTS: tuple[Change, ...] = (
 """Every third law is changed by one of these."""
 NONEMPTY: tuple[Change, ...] = (
     (("without_empty", ()),),
-    (("without_empty", ()), ("exclude", (1,))),
+    (("without_empty", ()), ("exclude", (4,))),
     (("without_empty", ()), ("tilt", (1, 0))),
     (("without_empty", ()), ("condition", (1,))),
     (("without_empty", ()), ("restrict", (0, 2, 3))),
-    (("exclude", (1,)), ("without_empty", ())),
+    (("exclude", (4,)), ("without_empty", ())),
 )
 """Of every law the first, if it leaves any set, and one of the others in turn."""
 

@@ -111,7 +111,7 @@ def _write(
     if isinstance(law, FamilyMixture):
         header["n_families"] = str(law.base.n_items)
     if law.nonempty:
-        header["nonempty"] = "true"
+        header["nonempty"] = str(True)
     with replacing(path) as temporary, disk_errors(path):
         save_file(dict(arrays), temporary, header)
         seal(temporary)

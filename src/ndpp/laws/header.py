@@ -185,7 +185,7 @@ def _parsed(fields: dict[str, str], path: str | os.PathLike[str], *, n_arrays: i
         n_components=_count(fields.get("n_components", "1"), "n_components", most=MOST if tied else n_arrays),
         names=_words(fields.get("names", "null"), "names"),
         n_families=_count(fields["n_families"], "n_families") if families else None,
-        nonempty=_flag(fields.get("nonempty", "false"), "nonempty"),
+        nonempty=_flag(fields.get("nonempty", "False"), "nonempty"),
     )
 
 
@@ -223,9 +223,9 @@ def _count(text: Any, name: str, *, most: int = MOST) -> int:
 
 
 def _flag(text: str, name: str) -> bool:
-    if text not in ("true", "false"):
+    if text not in ("True", "False"):
         raise ValueError(f"{name} is {text!r:.80}")
-    return text == "true"
+    return text == "True"
 
 
 def _shard(entry: Any) -> Shard:

@@ -217,13 +217,14 @@ class Law(ABC):
 
     @cached_property
     def kept(self) -> FloatArray:
-        """P_c(S ≠ ∅) of each component, were the empty set not left out; ones if it is not."""
-        return -np.expm1(-self.log_normalizers()) if self.nonempty else np.ones(len(self.weights))
+        """P_c(S ≠ ∅) of each component, were the empty set not left out; ones if it is not, and of components that have no other set."""
+        found = -np.expm1(-self.log_normalizers()) if self.nonempty else np.ones(len(self.weights))
+        return np.where(found > 0, found, 1.0)
 
     @cached_property
     def _free_weights(self) -> FloatArray:
         """w_c / P_c(S ≠ ∅)."""
-        return np.divide(self.weights, self.kept, out=np.zeros(len(self.weights)), where=self.weights > 0)
+        return self.weights / self.kept
 
     @cached_property
     def _log_weights(self) -> FloatArray:
@@ -257,8 +258,7 @@ class Law(ABC):
         if self._is_left_out(ids, size):
             return np.full(len(self.weights), -np.inf)
         found = self._log_started(ids, size) if len(ids) or size is None else self._log_sizes(size)
-        with np.errstate(divide="ignore"):
-            return found + np.log(self.kept) if self.nonempty and not len(ids) and size is None else found
+        return found + np.log(self.kept) if self.nonempty and not len(ids) and size is None else found
 
     def log_containment(self, items: Items) -> float:
         """Return log P(items ⊆ S): the items are in, whatever else is."""
@@ -273,8 +273,7 @@ class Law(ABC):
         """Return log P_c(S) of many sets and all components, shape (len(baskets), C)."""
         found = self._log_whole(baskets) - self._log_unit
         if self.nonempty:
-            with np.errstate(divide="ignore"):
-                found -= np.log(self.kept)
+            found -= np.log(self.kept)
             found[baskets.sizes == 0] = -np.inf
         return found
 
@@ -438,8 +437,7 @@ class Law(ABC):
 
     def component_inclusions(self) -> FloatArray:
         """Return P_c(a ∈ S) of all components, shape (C, n_items)."""
-        unit = np.where(self.weights > 0, self.kept, 1.0)[:, None]
-        return clip_probabilities(self._component_inclusions() / unit, "inclusion probabilities")
+        return clip_probabilities(self._component_inclusions() / self.kept[:, None], "inclusion probabilities")
 
     def _component_inclusions(self) -> FloatArray:
         none = np.empty(0, np.int64)

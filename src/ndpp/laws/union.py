@@ -210,13 +210,16 @@ class WeighedSets(ItemRows):
         return out
 
     def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
-        """Return Cov(a ∈ S, b ∈ S) = −K_ab K_ba for two lists of items, a ≠ b; zero for items that never occur."""
+        """Return Cov(a ∈ S, b ∈ S) = −K_ab K_ba for two lists of items, a ≠ b; zero for items that never occur.
+
+        If the empty set is left out, it is that before, divided by P(S ≠ ∅).
+        """
         out, at = np.zeros((len(first), len(second))), [self.can_occur(items) for items in (first, second)]
         rows = [self.rows_of(items[possible]) for items, possible in zip((first, second), at)]
         q, other = (self.q_rows(places) for places in rows)
         R = self._law.marginal
         covariance = -((q @ R) @ other.T) * ((q @ R.T) @ other.T)  # K_ab = √((1 − p_a)(1 − p_b)) q_a R q_b
-        out[np.ix_(*at)] = covariance / np.outer(*(1 + self.odds[places] for places in rows))
+        out[np.ix_(*at)] = covariance / np.outer(*(1 + self.odds[places] for places in rows)) / self.kept
         return out
 
     def _q(self, tied: Items) -> FloatArray:

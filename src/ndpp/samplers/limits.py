@@ -281,7 +281,9 @@ def _tilted(
             left.values @ p,
         )
         is_near = np.max(np.abs(step) * np.sqrt(left.values**2 @ (p * (1 - p)))) < NEAR
-        if is_near and (theta.any() or np.max(np.abs(step)) < 1):  # what is rare hardly varies, and may be far from what is wanted
+        if is_near and (
+            theta.any() or np.max(np.abs(step)) < 1
+        ):  # what is rare hardly varies, and may be far from what is wanted
             break
         if (step * last).sum() < 0:
             longest = 1.0
