@@ -414,7 +414,7 @@ NONEMPTY: tuple[Change, ...] = (
     (("without_empty", ()), ("restrict", (0, 2, 3))),
     (("exclude", (4,)), ("without_empty", ())),
 )
-"""Of every law the first, if it leaves any set, and one of the others in turn."""
+"""Laws take these in turn."""
 
 
 class Entry(NamedTuple):
@@ -452,9 +452,11 @@ def entries(kind: Kind, base: Base) -> tuple[Entry, ...]:
 
 @cache
 def nonempty_entries(kind: Kind, base: Base) -> tuple[Entry, ...]:
-    """A kind of law over a base without the empty set, and what becomes of it after one of the changes."""
+    """A kind of law over a base without the empty set, after one of the changes; over the first base also as it is."""
     plain, turn = entries(kind, base)[0], KINDS.index(kind) + (*BASES, *KERNELS_ONLY).index(base)
-    chosen = [NONEMPTY[0], NONEMPTY[1 + turn % (len(NONEMPTY) - 1)]]
+    # With an item excluded, laws over broken pairs warn of their precision.
+    chosen = [NONEMPTY[0 if base.name == "broken pairs" else turn % len(NONEMPTY)]]
+    chosen = [*NONEMPTY[:1], *chosen] if base is BASES[0] else chosen
     found = [changed(plain, change) for change in chosen if fits(change, base.n_items)]
     return tuple(entry for entry in found if entry is not None)
 
