@@ -547,8 +547,9 @@ class Law(ABC):
         Parameters as in :meth:`sample`.
         """
         options: dict[str, Any] = {} if component is None else {"component": self.component(component)}
-        is_rare = self.nonempty and size is None and component is None and device in (None, "cpu")
-        if isinstance(limits, Limit) or len(limits) or (is_rare and self._free_weights.sum() > 1 / RARELY):
+        any_set = size is None and component is None and not len(given) and device in (None, "cpu")
+        is_rare = any_set and self.nonempty and self._free_weights.sum() > 1 / RARELY
+        if isinstance(limits, Limit) or len(limits) or is_rare:
             options["limits"] = limits
         memory = self._memory if memory is None else memory
         return self._prepare_sampler(size=size, given=given, exclude=exclude, memory=memory, device=device, **options)

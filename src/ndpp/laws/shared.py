@@ -189,7 +189,7 @@ class SharedTies(Mixture):
         self.touched.check_precision(factor=10.0)
         rest = 1 / (1 + self.touched.tilted_odds(0.0))
         found = self.masses() * self.by_item(rest * (1 + self.touched._forms * rest))
-        return clip_probabilities(found, "inclusion probabilities")  # unless rounding has gone too far
+        return clip_probabilities(found, "inclusion probabilities")
 
     # What begun baskets look up for every item and component, each of shape (n_items, C); see ndpp.laws.begun.
 
