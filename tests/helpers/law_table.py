@@ -43,6 +43,8 @@ class Truth:
     names: tuple[str, ...] = ("only",)
     left: tuple[int, ...] = ()
     """Items that the law does not leave out: not given and not excluded."""
+    empty: Any = 0.0
+    """The weight of the empty set in each component relative to that of all others, if it is left out."""
 
     @property
     def n_items(self) -> int:
@@ -105,12 +107,18 @@ class Truth:
         chosen, mask = self.containing(items), oracles.mask_of(items)
         rest = np.zeros_like(self.given_component)
         rest[:, np.flatnonzero(chosen) ^ mask] = self.given_component[:, chosen]
-        return self._normalized(rest, set(self.left) - set(items))
+        return replace(self._normalized(rest, set(self.left) - set(items)), empty=0.0)
 
     def exclude(self, items: Items) -> Truth:
         """The distribution given that these items are not in."""
         without = np.arange(len(self.sets)) & oracles.mask_of(items) == 0
         return self._normalized(np.where(without, self.given_component, 0.0), set(self.left) - set(items))
+
+    def without_empty(self, items: Items = ()) -> Truth:
+        """The distribution given that there is an item."""
+        found = self._normalized(np.where(self.sizes > 0, self.given_component, 0.0), self.left)
+        with np.errstate(divide="ignore"):
+            return replace(found, empty=self.given_component[:, 0] / (1 - self.given_component[:, 0]))
 
     def restrict(self, items: Items) -> Truth:
         """The distribution given that only these items are in."""
@@ -125,10 +133,11 @@ class Truth:
     def _normalized(self, table: Array, left: Iterable[int]) -> Truth:
         totals = table.sum(axis=1)
         weights = np.where(totals > 0, self.weights * totals, 0.0)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore"):
             return replace(
-                self, weights=weights / weights.sum(), given_component=table / totals[:, None], left=tuple(sorted(left))
-            )
+                self, weights=weights / weights.sum(), given_component=table / totals[:, None], left=tuple(sorted(left)),
+                empty=self.empty / totals,
+            )  # fmt: skip
 
     def has_kernel_given(self, items: Items) -> bool:
         """Return whether P_c(S = items) > 0 in every component in which the items can be."""
@@ -397,6 +406,15 @@ TILTS: tuple[Change, ...] = (
     (("tilt", (0, 3)), ("tilt", (3, 1))),
 )
 """Every third law is changed by one of these."""
+NONEMPTY: tuple[Change, ...] = (
+    (("without_empty", ()),),
+    (("without_empty", ()), ("exclude", (4,))),
+    (("without_empty", ()), ("tilt", (1, 0))),
+    (("without_empty", ()), ("condition", (1,))),
+    (("without_empty", ()), ("restrict", (0, 2, 3))),
+    (("exclude", (4,)), ("without_empty", ())),
+)
+"""Laws take these in turn."""
 
 
 class Entry(NamedTuple):
@@ -432,6 +450,17 @@ def entries(kind: Kind, base: Base) -> tuple[Entry, ...]:
     return tuple(found)
 
 
+@cache
+def nonempty_entries(kind: Kind, base: Base) -> tuple[Entry, ...]:
+    """A kind of law over a base without the empty set, after one of the changes; over the first base also as it is."""
+    plain, turn = entries(kind, base)[0], KINDS.index(kind) + (*BASES, *KERNELS_ONLY).index(base)
+    # With an item excluded, laws over broken pairs warn of their precision.
+    chosen = [NONEMPTY[0 if base.name == "broken pairs" else turn % len(NONEMPTY)]]
+    chosen = [*NONEMPTY[:1], *chosen] if base is BASES[0] else chosen
+    found = [changed(plain, change) for change in chosen if fits(change, base.n_items)]
+    return tuple(entry for entry in found if entry is not None)
+
+
 def factors_of(items: Items) -> dict[int, float]:
     return dict(zip(items, FACTORS))
 
@@ -446,8 +475,10 @@ def changed(entry: Entry, change: Change) -> Entry | None:
     for verb, items in change:
         if verb == "condition" and not (truth.mass(items) > 0 and truth.has_kernel_given(items)):
             return None
-        what = factors_of(items) if verb == "tilt" else items
-        law, truth = getattr(law, verb)(what), getattr(truth, verb)(what)
-        if not truth.left:
+        if verb == "without_empty" and not truth.p[1:].any():
+            return None
+        what = [factors_of(items) if verb == "tilt" else items] if items else []
+        law, truth = getattr(law, verb)(*what), getattr(truth, verb)(*what)
+        if not truth.left or not truth.weights.any():
             return None
     return entry._replace(change=change, law=law, truth=truth)

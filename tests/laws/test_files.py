@@ -217,8 +217,8 @@ BAD = {
         "not one that ndpp.save wrote",
     ),
     "newer": (
-        lambda p: _rewrite_header(p, lambda m: m.update(format_version="6", ndpp_version="9.9")),
-        r"format version 6, written by ndpp 9\.9; this ndpp knows versions up to 5\. Upgrade with: pip install -U",
+        lambda p: _rewrite_header(p, lambda m: m.update(format_version="7", ndpp_version="9.9")),
+        r"format version 7, written by ndpp 9\.9; this ndpp knows versions up to 6\. Upgrade with: pip install -U",
     ),
     "a folder's index alone": (
         lambda p: _rewrite_header(p, lambda m: m.update(format_version="2")),
@@ -414,3 +414,36 @@ def test_a_prepared_mixture_with_other_arrays_is_refused(name: str, tmp_path: Pa
     model_files.save(law, tmp_path / "wrong.safetensors")
     with pytest.raises(ModelFileError, match=f"{name} should be"):
         model_files.load(tmp_path / "wrong.safetensors")
+
+
+NONEMPTY = {
+    "kernel": lambda: kernel_of(),
+    "background": lambda: LowRankKernel(kernel_of().X, kernel_of().W, background=np.full(7, 0.1)),
+    "mixture": lambda: mixtures.general("several", "generic"),
+    "tied": lambda: mixtures.tied("several", "generic").normalized(),
+    "prepared": lambda: mixtures.tied("several", "generic").prepared(),
+    "families": lambda: families.law_of(next(iter(families.CASES))),
+}
+
+
+@pytest.mark.parametrize("kind", NONEMPTY)
+def test_that_the_empty_set_is_left_out_is_kept(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = NONEMPTY[kind]()
+    law, path = plain.without_empty(), tmp_path / "law.safetensors"
+    model_files.save(law, path)
+    again = model_files.load(path)
+    assert again.nonempty
+    assert again.log_prob([]) == -np.inf
+    np.testing.assert_array_equal(again.weights, law.weights)
+    assert again.log_prob([0, 2]) == pytest.approx(law.log_prob([0, 2]), rel=1e-12)
+    assert law.log_prob([0, 2]) > plain.log_prob([0, 2])
+    model_files.save(plain, tmp_path / "plain.safetensors")
+    assert not model_files.load(tmp_path / "plain.safetensors").nonempty  # as before
+    assert model_files.load_header(tmp_path / "plain.safetensors").format_version < 6
+    with monkeypatch.context() as older:  # which would not know the field
+        older.setattr("ndpp.laws.header.FORMAT_VERSION", 5)
+        with pytest.raises(ModelFileError, match="it has format version 6"):
+            model_files.load(path)
+    _rewrite_header(path, lambda m: m.update(nonempty="perhaps"))
+    with pytest.raises(ModelFileError):
+        model_files.load(path)

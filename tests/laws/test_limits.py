@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from law_table import BASES, KIND, KINDS, Kind, Truth, entries
+from law_table import BASES, KIND, KINDS, Kind, Truth, entries, nonempty_entries
 from ndpp import Limit
 from ndpp.errors import PrecisionWarning, ZeroProbabilityError
 from ndpp.laws.limits import Limits
@@ -26,7 +28,7 @@ def keeping(truth: Truth, limit: Limit, values: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_one_limit_is_exact(kind: Kind):
-    for entry in entries(kind, BASES[0]):
+    for entry in entries(kind, BASES[0]) + nonempty_entries(kind, BASES[0])[:1]:
         law, truth = entry.law, entry.truth
         for limit in LIMITS:
             kept = keeping(truth, limit, limit.over(law))
@@ -45,9 +47,10 @@ def test_one_limit_is_exact(kind: Kind):
                     )
 
 
+@pytest.mark.parametrize("table", [entries, nonempty_entries])
 @pytest.mark.parametrize("kind", [KIND["mixture"], KIND["families"]], ids=str)
-def test_several_limits_are_estimated(kind: Kind):
-    entry = entries(kind, BASES[0])[0]
+def test_several_limits_are_estimated(kind: Kind, table: Any):
+    entry = table(kind, BASES[0])[0]
     law, truth = entry.law, entry.truth
     limits = [Limit(EVEN, 1, 2), Limit(PRICES, 2.0, 6.0)]
     kept = np.logical_and(*(keeping(truth, limit, limit.over(law)) for limit in limits))
@@ -92,3 +95,11 @@ def test_what_estimates_say_and_what_has_probability_zero():
     assert law.probability(Limit(EVEN, least=4)) == law.probability(Limit(EVEN, most=0), given=[2])
     with pytest.raises(ZeroProbabilityError):
         law.exclude([1]).probability(Limit(EVEN, most=1), given=[1])
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_nothing_at_all_is_impossible_where_the_empty_set_is_left_out(kind: Kind):
+    law = nonempty_entries(kind, BASES[0])[0].law
+    found = law.probability(Limit(range(6), most=0))
+    assert (found.value, found.exact) == (0.0, True)
+    assert law.probability(Limit(range(6), least=1)).value == pytest.approx(1.0, abs=1e-12)

@@ -24,6 +24,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import oracles
 from ndpp import metrics
 from ndpp.baskets import Baskets
+from ndpp.datasets import make_baskets
 from ndpp.errors import DataWarning, InvalidInputError
 from ndpp.learning import NDPP, ONDPP, LiteratureStart, MixtureNDPP, SymmetricDPP, trainer
 
@@ -307,6 +308,36 @@ def test_all_baskets_equal(estimator: Any):
 
 def test_empty_baskets_are_sets_too(model: NDPP):
     assert np.exp(model.score([[]])) == pytest.approx(np.exp(-model.kernel_.log_normalizer()))
+
+
+@pytest.mark.parametrize("estimator", [*ESTIMATORS, MixtureNDPP])
+def test_the_empty_set_is_left_out_unless_there_are_empty_baskets(estimator: Any):
+    filled, options = [one for one in LISTS if one], {"max_epochs": 1, "random_state": 0}
+    sets = Baskets.from_lists(oracles.subsets(6), n_items=6)
+    fitted = estimator(**options).fit(filled, validation=filled)
+    assert fitted.law_.nonempty
+    assert np.exp(fitted.score_samples(sets)).sum() == pytest.approx(1.0)
+    assert fitted.score_samples([[]])[0] == -np.inf
+    assert fitted.score_samples(filled).mean() == pytest.approx(fitted.validation_score_, abs=1e-4)
+    assert (fitted.sample(100, rng=0).sizes > 0).all()
+    for training, held_out in ((LISTS, filled), (filled, LISTS)):
+        other = estimator(**options).fit(training, validation=held_out)
+        assert not other.law_.nonempty
+        assert np.exp(other.score_samples(sets)).sum() == pytest.approx(1.0)
+        assert other.score_samples([[]])[0] > -np.inf
+
+
+@pytest.mark.usefixtures("full_epochs")
+def test_leaving_out_the_empty_set_is_learned_with():
+    """Small baskets: the model that knows that none is empty is better by far than one that learned without it and is told so later."""
+    made = make_baskets(1500, 12, mean_size=1.2, n_pairs=3, rng=0).baskets.select(min_size=1)
+    train, validation, _ = made.split(200, 0, rng=0)
+    told = MixtureNDPP(n_missions=2, max_epochs=3, random_state=0).fit(train, validation=validation)
+    untold = MixtureNDPP(n_missions=2, max_epochs=3, random_state=0).fit(
+        Baskets.concat([train, Baskets.from_lists([[]], n_items=12)]), validation=validation
+    )
+    later = untold.law_.without_empty().log_probs(validation).mean()
+    assert told.validation_score_ > later > untold.validation_score_ + 0.1
 
 
 def test_large_baskets_are_dropped_or_refused():

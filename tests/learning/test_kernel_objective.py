@@ -28,6 +28,7 @@ from ndpp.learning.models import (
 )
 
 FORMS = [FreeSkew(), OrthogonalPairs(), NoSkew()]
+with_and_without_empty = pytest.mark.parametrize("nonempty", [False, True], ids=["all sets", "no empty set"])
 SETS = [[0, 3], [], [1, 2, 4, 5], [2], [3, 4], [0, 1, 2, 3, 4], []]
 GAMMA = 0.3
 
@@ -62,7 +63,7 @@ def plain_log_probs(
     L = scaled[:, :h] @ scaled[:, :h].T + scaled[:, h:] @ A @ scaled[:, h:].T
     log_normalizer = torch.logdet(L + torch.eye(len(L), dtype=X.dtype))
     log_dets = [torch.logdet(L[items][:, items]) if items else 0 * log_normalizer for items in baskets]
-    return torch.stack(log_dets) - log_normalizer
+    return torch.stack(log_dets) - (log_normalizer.expm1().log() if problem.nonempty else log_normalizer)
 
 
 def plain_loss(problem: KernelObjective, parameters: Parameters, sets: list[list[int]]) -> torch.Tensor:
@@ -79,15 +80,17 @@ def batch_of(sets: list[list[int]], multiple: int = 1) -> Batch:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=repr)
-def test_log_probs_are_the_enumerated_ones(form: KernelForm):
+@with_and_without_empty
+def test_log_probs_are_the_enumerated_ones(form: KernelForm, nonempty: bool):
     problem, parameters = problem_of(form, rank=6)
+    problem.nonempty = nonempty
     scaled = (problem.scale[:, None] * parameters.X).numpy()
     L = scaled @ inner_matrix(form, parameters.skew, problem.n_sym) @ scaled.T
-    law = oracles.enumerate_law(L)
-    sets = oracles.subsets(6)
+    law, sets = oracles.enumerate_law(L), oracles.subsets(6)[nonempty:]
+    total = sum(law.get(s, 0.0) for s in sets)
     problem.validation = Baskets.from_lists(sets, n_items=6)
     values = problem.log_probs(parameters)
-    np.testing.assert_allclose(np.exp(values), [law.get(s, 0.0) for s in sets], rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(np.exp(values), [law.get(s, 0.0) / total for s in sets], rtol=1e-9, atol=1e-15)
     assert np.exp(values).sum() == pytest.approx(1.0, rel=1e-9)
 
 
@@ -97,17 +100,21 @@ def test_impossible_sets_have_log_probability_minus_infinity():
     objective.validation = Baskets.from_lists([[0, 1], [0, 2]])
     values = objective.log_probs(Parameters(X, X.new_zeros(0, 0)))
     assert values[0] == -np.inf
-    assert values[1] == pytest.approx(-np.log(3 * 2))
+    assert values[1] == pytest.approx(-np.log(3 * 2 - 1))  # no basket is empty
 
 
 @pytest.mark.parametrize("multiple", [1, 4])
 @pytest.mark.parametrize("form", FORMS, ids=repr)
-def test_loss_and_gradient_are_those_of_autograd(form: KernelForm, multiple: int, monkeypatch: pytest.MonkeyPatch):
+@with_and_without_empty
+def test_loss_and_gradient_are_those_of_autograd(
+    form: KernelForm, multiple: int, nonempty: bool, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(KernelObjective.log_dets_gradient, "__kwdefaults__", {"jitter": 0.0})
-    problem, parameters = problem_of(form)
-    loss = problem.at(parameters, batch_of(SETS, multiple))
+    (problem, parameters), sets = problem_of(form), [one for one in SETS if one or not nonempty]
+    problem.nonempty = nonempty
+    loss = problem.at(parameters, batch_of(sets, multiple))
     leaves = Parameters(*(tensor.clone().requires_grad_() for tensor in parameters))
-    expected = plain_loss(problem, leaves, SETS)
+    expected = plain_loss(problem, leaves, sets)
     expected.backward()
     assert float(loss.value) == pytest.approx(float(expected.detach()), rel=1e-12)
     for got, leaf in zip(loss.gradient, leaves):

@@ -148,16 +148,22 @@ def test_items_are_renewed_in_turns(monkeypatch: pytest.MonkeyPatch):
     np.testing.assert_allclose(found.in_X[done], fresh.in_X[done], rtol=1e-9, atol=1e-12)
 
 
-def test_loss_and_gradient_are_those_of_autograd(baskets: Baskets):
-    few = Baskets.from_lists([items[items < N_ITEMS] for items in baskets[:20]], n_items=N_ITEMS)
+@pytest.mark.parametrize("nonempty", [False, True], ids=["all sets", "no empty set"])
+def test_loss_and_gradient_are_those_of_autograd(baskets: Baskets, nonempty: bool):
+    sets = [items[items < N_ITEMS] for items in baskets]
+    few = Baskets.from_lists([items for items in sets if len(items) or not nonempty][:20], n_items=N_ITEMS)
     now = parameters_of(seed=1)
-    loss = objective_of(now, few, few).loss(now, np.arange(20), 0)
+    goal = objective_of(now, few, few)
+    assert goal.nonempty == nonempty
+    loss = goal.loss(now, np.arange(20), 0)
     at = Components(*(tensor.clone().requires_grad_() for tensor in now))
     log_odds, prior = at.log_odds(), torch.log_softmax(at.shares, 0)
     p, K = torch.sigmoid(log_odds), at.X @ tied.skew_pairs(4, at.X.device) @ at.X.T
     # The slope in X is that of the mean of the determinants over missions, whatever the batch.
     ties = plain_log_dets(p, at.X.detach())
     log_z = torch.nn.functional.softplus(log_odds).sum(1) + ties
+    kept = 1 - (-log_z.detach()).exp() if nonempty else torch.ones_like(log_z)  # P_c(S ≠ ∅)
+    log_z = log_z.expm1().log() if nonempty else log_z
     values = [
         torch.logsumexp(prior - log_z + log_odds[:, items].sum(1), 0)
         + torch.logdet((torch.eye(6) + K)[items][:, items])
@@ -167,7 +173,7 @@ def test_loss_and_gradient_are_those_of_autograd(baskets: Baskets):
     half = (at.bias / 2 - torch.nn.functional.softplus(at.bias)).sum()
     value = (shrunk - half) / 20 - torch.stack(values).mean()
     assert float(loss.value) == pytest.approx(value.item(), rel=1e-10)
-    mean = (now.shares.softmax(0) * plain_log_dets(p.detach(), at.X)).sum()
+    mean = (now.shares.softmax(0) / kept * plain_log_dets(p.detach(), at.X)).sum()
     for found, exact in zip(loss.gradient, torch.autograd.grad(value + mean - mean.detach(), at)):
         torch.testing.assert_close(found, exact, rtol=1e-8, atol=1e-10)
 

@@ -118,16 +118,21 @@ class Prepared:
         return np.asarray(self.law.weights @ self.inclusions)
 
     @once
+    def pair_weights(self) -> FloatArray:
+        """w_c with which Σ_c w_c P_c(a) P_c(b) is P(a, b) without ties: if the empty set is left out, it makes items rarer together."""
+        return np.asarray(self.law.weights * self.law.kept)
+
+    @once
     def recurrence(self) -> FloatArray:
         """E(a, a) = Σ_c w_c P_c(a)² of every item: how often two baskets of one mission both contain it."""
-        return np.asarray(self.law.weights @ self.inclusions**2)
+        return np.asarray(self.pair_weights @ self.inclusions**2)
 
     @once
     def crowd(self) -> FloatArray:
         """m(a) / √m of every item: the product of two is the lift that the sizes of baskets explain (``ndpp.answers.relations``)."""
         p, sizes = self.popularity, self.inclusions.sum(axis=1)
-        among = np.divide((self.law.weights * sizes) @ self.inclusions, p, out=np.zeros_like(p), where=p > 0)
-        return np.asarray(among / np.sqrt(self.law.weights @ sizes**2 or 1.0))
+        among = np.divide((self.pair_weights * sizes) @ self.inclusions, p, out=np.zeros_like(p), where=p > 0)
+        return np.asarray(among / np.sqrt(self.pair_weights @ sizes**2 or 1.0))
 
     @once
     def missions(self) -> tuple[Mission, ...]:

@@ -139,7 +139,7 @@ def _correlations(
 
     ``low`` and ``high`` are what ties make of the covariances, or bounds of that: then correlations are the most that they can be.
     """
-    p, weighted = own.popularity, own.law.weights[:, None] * own.inclusions[:, block]
+    p, weighted = own.popularity, own.pair_weights[:, None] * own.inclusions[:, block]
     # A copy of many columns takes longer than the product.
     few = (8 if len(block) == 1 else 2) * len(others) < own.law.n_items
     expected = weighted.T @ own.inclusions[:, others] if few else (weighted.T @ own.inclusions)[:, others]
@@ -173,7 +173,7 @@ def _relations(own: Prepared, parts: list[tuple[Found, Found]], n: int, *, ids: 
     kinds, none = [], Found(*(np.empty(0, kind) for kind in (int, int, float, float)))
     for kind, columns in zip(("complement", "substitute"), zip(*parts) if parts else ((none,), (none,))):
         a, b, together, correlation = Found(*map(np.concatenate, zip(*columns))).best(n)
-        expected = own.law.weights @ (own.inclusions[:, a] * own.inclusions[:, b])
+        expected = own.pair_weights @ (own.inclusions[:, a] * own.inclusions[:, b])
         apart = own.popularity[a] * own.popularity[b]
         numbers = together / apart, expected / apart, together / expected, together.clip(max=1.0), correlation
         names = own.names(a, ids=ids), own.names(b, ids=ids)

@@ -76,7 +76,8 @@ def next_item_scores(kernel: Any, basket: Items) -> FloatArray:
     For a kernel this is det L_{J∪i} / det L_J = L_ii − L_iJ L_J⁻¹ L_Ji. For what else a basket that has begun will hold, see
     :func:`continuation_scores`.
 
-    Items of the basket, and items the kernel excludes, score 0. O(n r²).
+    Items of the basket, and items the kernel excludes, score 0. O(n r²). A distribution that leaves out the empty set scores that as if it
+    did not: P(i) of single items, in units in which the empty set has a probability.
 
     Raises
     ------
@@ -198,6 +199,8 @@ def scores_or_nan(law: Law, baskets: Baskets, *, whole: bool = True, best: Best 
             f"the baskets have {baskets.n_items}. Give the baskets n_items= or the kernel's labels."
         )
     out = _at_once(law, baskets, whole, best)
+    if law.nonempty and not whole:
+        out[baskets.sizes == 0] *= law._free_weights.sum()  # P(S ≠ ∅) becomes one
     for i in np.flatnonzero(np.isnan(out[:, 0])):
         with suppress(ZeroProbabilityError):
             out[i] = scores_of_one(law, baskets[i], whole=whole)
@@ -232,6 +235,7 @@ def _(mixture: SharedTies, baskets: Baskets, whole: bool, best: Best | None) -> 
 def _mixture_scores(mixture: Mixture, basket: Items) -> FloatArray:
     """Return Σ_c P(c | basket) P_c(basket ∪ a) / P_c(basket)."""
     ids = check_items(basket, mixture, "basket")
+    mixture = mixture.with_empty()
     posterior = mixture.responsibilities(ids, whole=True)
     out, log_total = np.zeros(mixture.n_items), mixture.log_prob(ids)
     others = np.setdiff1d(np.arange(mixture.n_items), ids)
@@ -251,7 +255,7 @@ def _popularity_times_ties(mixture: SharedTies, baskets: Baskets) -> FloatArray:
 
     G is that of the rows, and items of rows that the basket touches already do not change it.
     """
-    log_posterior = mixture._log_weights + mixture.component_log_probs(baskets)
+    log_posterior = mixture._log_weights + mixture._log_whole(baskets)
     total = logsumexp(log_posterior, axis=1, keepdims=True)
     out, possible = np.full((len(baskets), mixture.n_items), np.nan), np.flatnonzero(total[:, 0] > -np.inf)
     posterior, rest = np.exp(log_posterior[possible] - total[possible]), baskets[possible]

@@ -293,7 +293,7 @@ class FamilyMixture(SharedTies):
         rest = 1 / (1 + self.touched.odds)
         touched = (rest * (1 + self.touched._forms * rest))[:, patterns.families[a]]  # P_c(g ∈ A) / o_cg
         together = touched * np.einsum("pk,pkc->cp", both, self._by_state[slots])
-        out[row, column] = self.weights @ (together - (inside[a] * inside[b]).T)
+        out[row, column] = self._free_weights @ (together - (inside[a] * inside[b]).T)
         return out
 
     @property

@@ -3,9 +3,10 @@
 A kernel ("xw") is X, W and, where they matter, support, weights and background. A mixture with shared ties ("tied") is its base, odds,
 component_weights and perhaps log_normalizers; one over families ("families") has item_odds, families and states as well. Both may have
 what ``mixture.prepared()`` adds. Any other mixture ("mixture") has the arrays of component c under names such as "0.X". The header carries
-``format`` ("ndpp-kernel"), ``format_version``, ``parametrisation``, ``ndpp_version``, a CRC-32 of the arrays, the labels, the names of
-components, whatever the caller adds, such as the training configuration, and a digest of all of this (:mod:`ndpp.laws.header`). Nothing
-is ever unpickled, and nothing outside the folder of a model is read. A file is replaced whole or not at all.
+``format`` ("ndpp-kernel"), ``format_version``, ``parametrisation``, ``ndpp_version``, ``nonempty`` if the empty set is left out, a CRC-32
+of the arrays, the labels, the names of components, whatever the caller adds, such as the training configuration, and a digest of all of
+this (:mod:`ndpp.laws.header`). Nothing is ever unpickled, and nothing outside the folder of a model is read. A file is replaced whole or
+not at all.
 
 A kernel whose X is not in memory (:mod:`ndpp.rows`) becomes a folder: X in shards, and ``kernel.safetensors`` with all the
 rest (``format_version`` 2). Loading checks the shards and leaves X in them.
@@ -95,7 +96,7 @@ def _write(
 ) -> None:
     header = {
         "format": FORMAT,
-        "format_version": str(max(law.format_version, 2 if shards else 1)),
+        "format_version": str(max(law.format_version, 2 if shards else 1, 6 if law.nonempty else 1)),
         "ndpp_version": importlib.metadata.version("ndpp"),
         "parametrisation": law.parametrisation,
         "n_items": str(law.n_items),
@@ -109,6 +110,8 @@ def _write(
         header |= {"n_components": str(len(law.weights)), "names": _json(law.names, "names")}
     if isinstance(law, FamilyMixture):
         header["n_families"] = str(law.base.n_items)
+    if law.nonempty:
+        header["nonempty"] = str(True)
     with replacing(path) as temporary, disk_errors(path):
         save_file(dict(arrays), temporary, header)
         seal(temporary)
@@ -159,7 +162,8 @@ def load(path: str | os.PathLike[str], *, lazy: bool = False) -> Any:
     if crc != header.crc32:
         raise bad(path, "its arrays do not match their checksum; it is corrupt. Copy it again from where it came")
     try:
-        return kind._from_arrays(arrays, header)
+        law = kind._from_arrays(arrays, header)
+        return law._leaving_out(law.weights) if header.nonempty else law
     except InvalidInputError as reason:
         raise bad(path, f"its arrays are no valid kernel: {reason}") from reason
 

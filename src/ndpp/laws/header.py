@@ -17,8 +17,9 @@ from safetensors import SafetensorError, safe_open
 from ndpp.errors import InvalidInputError, ModelFileError, UncheckedModelWarning
 
 FORMAT = "ndpp-kernel"
-FORMAT_VERSION = 5
-"""The newest version that this library reads: 1 for plain files, 2 for folders, 3 for mixtures, 4 for families, 5 for prepared ones."""
+FORMAT_VERSION = 6
+"""The newest version that this library reads: 1 for plain files, 2 for folders, 3 for mixtures, 4 for families, 5 for prepared ones, 6 for
+distributions that leave out the empty set."""
 PARAMETRISATIONS = ("xw",), ("xw", "tied", "mixture", "families")
 """Before version 3, and from then on."""
 FIELDS = {"format", "format_version", "ndpp_version", "parametrisation", "n_items", "n_columns", "labels", "crc32", "metadata", "shards",
@@ -63,6 +64,7 @@ class ModelHeader(NamedTuple):
     n_components: int = 1
     names: tuple[str, ...] | None = None
     n_families: int | None = None
+    nonempty: bool = False
 
 
 @contextmanager
@@ -183,6 +185,7 @@ def _parsed(fields: dict[str, str], path: str | os.PathLike[str], *, n_arrays: i
         n_components=_count(fields.get("n_components", "1"), "n_components", most=MOST if tied else n_arrays),
         names=_words(fields.get("names", "null"), "names"),
         n_families=_count(fields["n_families"], "n_families") if families else None,
+        nonempty=_flag(fields.get("nonempty", "False"), "nonempty"),
     )
 
 
@@ -217,6 +220,12 @@ def _count(text: Any, name: str, *, most: int = MOST) -> int:
     if not 0 < value <= most:
         raise ValueError(f"{name} is {value}")
     return value
+
+
+def _flag(text: str, name: str) -> bool:
+    if text not in ("True", "False"):
+        raise ValueError(f"{name} is {text!r:.80}")
+    return text == "True"
 
 
 def _shard(entry: Any) -> Shard:

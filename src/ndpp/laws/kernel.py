@@ -208,19 +208,20 @@ class LowRankKernel(WeighedSets):
         3.0
         """
         is_number = isinstance(expected_size, (int, float, np.number)) and not isinstance(expected_size, bool)
-        if not is_number or not 0 < expected_size < self.max_size:
+        least = int(self.nonempty)
+        if not is_number or not least < expected_size < self.max_size:
             raise InvalidInputError(
-                f"must be a number above 0 and below {self.max_size}, the largest size of a sample; got {expected_size!r}",
+                f"must be a number above {least} and below {self.max_size}, the largest size of a sample; got {expected_size!r}",
                 argument="expected_size",
             )
         odds = np.concatenate([self.odds[self.odds > 0], np.linalg.eigvals(self.coordinates.B)])
         c = tilt_to_size(odds, float(expected_size))
-        if self.background is None:
+        if self.background is None and not self.nonempty:
             return self._tilt(self.support, np.full(self.n_rows, c))
         low, high = np.log(c) - 50, np.log(c) + 50  # above, all directions of T count as items of their own
         for _ in range(60):
             middle = (low + high) / 2
-            kernel = self._tilt(self.support, np.full(self.n_rows, np.exp(middle)))
+            kernel: LowRankKernel = self._tilted_by(self.support, np.full(self.n_rows, np.exp(middle)))
             low, high = (middle, high) if kernel.inclusion_probabilities().sum() < expected_size else (low, middle)
         return kernel
 
@@ -260,6 +261,17 @@ class LowRankKernel(WeighedSets):
         return (self,)
 
     @property
+    def _parts(self) -> tuple[LowRankKernel]:
+        return (self.with_empty(),)
+
+    def log_normalizers(self) -> FloatArray:
+        """Return log det(I + L), as an array."""
+        return np.array([self._log_unit])
+
+    def log_normalizer(self, size: int | None = None) -> float:  # noqa: D102
+        return super().log_normalizer(size) + (float(np.log(self.kept[0])) if self.nonempty else 0.0)
+
+    @property
     def size_bound(self) -> str:
         """The largest size, in words."""
         return f"the rank of the kernel, {self.rank}" if self.background is None else super().size_bound
@@ -275,7 +287,7 @@ class LowRankKernel(WeighedSets):
         return np.array([self.log_det(ids)])
 
     def _log_started(self, ids: IntArray, size: int | None) -> FloatArray:
-        return np.array([self.log_mass(ids, size)])
+        return np.array([self._log_mass(ids, size)])
 
     # -- files ---------------------------------------------------------------------------------------------------------------
 

@@ -4,10 +4,15 @@ A kernel has one component; a mixture has several. The public methods are writte
 components at a time; each kind of distribution has its own.
 
 Weights are relative to one unit per distribution: log det(I + L) is the weight of all sets of a kernel, and one that of a mixture.
+
+A distribution may leave out the empty set, as those learned from baskets do (``nonempty``): P_c(S) is then that of the hooks divided by
+P_c(S ≠ ∅) = 1 − 1/Z_c, where Z_c is the weight of all sets relative to the empty one. The hooks know nothing of it; with
+w_c / P_c(S ≠ ∅) in place of the weights (``_free_weights``, ``_log_weights``) they are right for all sets but the empty one.
 """
 
 from __future__ import annotations
 
+import copy
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -20,7 +25,7 @@ from scipy.special import logsumexp
 
 from ndpp._show import html_table, some
 from ndpp._types import AnyArray, FloatArray, IntArray, Items, Jobs, RngLike
-from ndpp._validation import check_count, check_items, check_values, clip_probabilities
+from ndpp._validation import check_count, check_items, check_values, clip_probabilities, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import (
     ImpossibleLimitError,
@@ -36,6 +41,8 @@ from ndpp.laws.limits import Estimate, Limit, Limits
 from ndpp.laws.precision import check_given, never_together
 from ndpp.laws.totals import ROUNDING, Totals
 
+RARELY = 0.02
+"""If the empty set is left out and others are rarer than this, they are drawn as sets within the limit of at least one item."""
 NEGLIGIBLE_POSTERIOR = 1e-14
 """Components with a smaller posterior are left out of averages."""
 FEW_ITEMS = 12
@@ -50,6 +57,8 @@ class Law(ABC):
     catalogue: Catalogue
     weights: FloatArray
     names: tuple[str, ...] | None
+    nonempty: bool = False
+    """Whether the empty set is left out."""
     recommend: ClassVar[Callable[..., Any]]
     """:func:`ndpp.recommend`, which ``ndpp/__init__.py`` connects, as it does the next."""
     _prepare_sampler: ClassVar[Callable[..., Any]]
@@ -77,8 +86,12 @@ class Law(ABC):
 
     @property
     @abstractmethod
-    def components(self) -> Sequence[Any]:
-        """The components, as distributions of their own."""
+    def _parts(self) -> Sequence[Any]:
+        """The components, as distributions of their own that may be empty."""
+
+    @abstractmethod
+    def log_normalizers(self) -> FloatArray:
+        """Return log Z_c of each component: the log weight of all sets, relative to that of the empty one."""
 
     @property
     @abstractmethod
@@ -160,7 +173,7 @@ class Law(ABC):
 
     @property
     def _log_unit(self) -> float:
-        """Log of the weight of all sets of a component."""
+        """Log of the weight of all sets of a component, the empty one included."""
         return 0.0
 
     # -- the catalogue and the components ------------------------------------------------------------------------------------
@@ -205,13 +218,30 @@ class Law(ABC):
             return self.names.index(which)
         return check_count(which, "component", most=len(self.weights) - 1)
 
+    @property
+    def components(self) -> Sequence[Any]:
+        """The components, as distributions of their own."""
+        return [part.without_empty() for part in self._parts] if self.nonempty else self._parts
+
+    @cached_property
+    def kept(self) -> FloatArray:
+        """P_c(S ≠ ∅) of each component, were the empty set not left out; ones if it is not, and of components that have no other set."""
+        found = -np.expm1(-self.log_normalizers()) if self.nonempty else np.ones(len(self.weights))
+        return np.where(found > 0, found, 1.0)
+
+    @cached_property
+    def _free_weights(self) -> FloatArray:
+        """w_c / P_c(S ≠ ∅)."""
+        return self.weights / self.kept
+
     @cached_property
     def _log_weights(self) -> FloatArray:
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.weights))
+            return np.asarray(np.log(self._free_weights))
 
     def _repr_html_(self) -> str:
         facts: list[tuple[str, Any]] = [("items", self.n_items), ("largest sample", self.max_size)]
+        facts += [("empty set", "left out")] if self.nonempty else []
         if len(self.weights) > 1:
             by_weight = sorted(zip(self.weights, self.names or count()), reverse=True)
             facts += [(f"component {name}", f"{weight:.1%}") for weight, name in by_weight]
@@ -224,17 +254,29 @@ class Law(ABC):
         ids = check_items(items, self)
         if size is not None and len(ids) != self.check_size(size):
             return -np.inf
-        log_weight = log_sum(self._log_weights + self._log_whole_of(ids))
-        return log_weight - self.log_normalizer(size) if log_weight > -np.inf else -np.inf
+        log_weight = -np.inf if self._is_left_out(ids) else log_sum(self._log_weights + self._log_whole_of(ids))
+        return log_weight - self._log_total(size) if log_weight > -np.inf else -np.inf
+
+    def _is_left_out(self, ids: IntArray, size: int | None = 0) -> bool:
+        """Return whether all sets that contain ``ids``, of this size, are the empty set, and that is left out."""
+        return self.nonempty and not len(ids) and size == 0
+
+    def _log_masses(self, ids: IntArray, size: int | None) -> FloatArray:
+        """Return the log weight, in each component, of all sets that contain ``ids``, of one size or of any, the empty set left out."""
+        if self._is_left_out(ids, size):
+            return np.full(len(self.weights), -np.inf)
+        found = self._log_started(ids, size) if len(ids) or size is None else self._log_sizes(size)
+        return found + np.log(self.kept) if self.nonempty and not len(ids) and size is None else found
 
     def log_containment(self, items: Items) -> float:
         """Return log P(items ⊆ S): the items are in, whatever else is."""
-        return log_sum(self._log_weights + self._log_started(check_items(items, self), None)) - self._log_unit
+        return log_sum(self._log_weights + self._log_masses(check_items(items, self), None)) - self._log_unit
 
     def log_probs(self, baskets: Baskets, size: int | None = None) -> FloatArray:
         """Return log P(S) of many sets, or with ``size`` log P(S | |S| = size), −inf for those of other sizes."""
         if size is None:
-            return np.asarray(logsumexp(self._log_weights + self.component_log_probs(baskets), axis=1))
+            with np.errstate(divide="ignore"):
+                return np.asarray(logsumexp(np.log(self.weights) + self.component_log_probs(baskets), axis=1))
         out, those = np.full(len(baskets), -np.inf), np.flatnonzero(baskets.sizes == self.check_size(size))
         log_weights = logsumexp(self._log_weights + self._log_whole(baskets[those]), axis=1)
         out[those] = log_weights - self.log_normalizer(size)
@@ -242,16 +284,24 @@ class Law(ABC):
 
     def component_log_probs(self, baskets: Baskets) -> FloatArray:
         """Return log P_c(S) of many sets and all components, shape (len(baskets), C)."""
-        return self._log_whole(baskets) - self._log_unit
+        found = self._log_whole(baskets) - self._log_unit
+        if self.nonempty:
+            found -= np.log(self.kept)
+            found[baskets.sizes == 0] = -np.inf
+        return found
 
     def log_normalizer(self, size: int | None = None) -> float:
         """Return the log weight of all sets, or of those of one size (−inf if there is none).
 
         For a kernel these are log det(I + L) and log e_k, the sums of det(L_S). The weights of a mixture are probabilities.
         """
+        return self._log_total(size)
+
+    def _log_total(self, size: int | None) -> float:
+        """Return the same in units in which the hooks are log weights."""
         if size is None:
             return self._log_unit
-        return log_sum(self._log_weights + self._log_sizes(check_count(size, "size")))
+        return log_sum(self._log_weights + self._log_masses(np.empty(0, np.int64), check_count(size, "size")))
 
     def _log_sizes(self, size: int) -> FloatArray:
         """Return the log weight of all sets of one size in each component."""
@@ -259,7 +309,9 @@ class Law(ABC):
 
     def size_distribution(self) -> FloatArray:
         """Return P(|S| = k) for k = 0, 1, … up to the largest size."""
-        return (self.weights @ self._sizes)[: self.max_size + 1]
+        found = (self._free_weights @ self._sizes)[: self.max_size + 1]
+        found[0] = 0.0 if self.nonempty else found[0]
+        return found
 
     def sizes_with(self, items: Items) -> FloatArray:
         """Return P(|S| = k | a ∈ S) of each of these items a, a row for each, for k = 0, 1, …; 0 for items that never occur.
@@ -277,8 +329,7 @@ class Law(ABC):
         """Return ``size`` if some set of that size contains the given items; raise a clear error otherwise."""
         ids = check_items(given, self, "given")
         check_given(size, len(ids))
-        log_mass = self._log_started(ids, size) if len(ids) else self._log_sizes(size)
-        if log_sum(self._log_weights + log_mass) == -np.inf:
+        if log_sum(self._log_weights + self._log_masses(ids, size)) == -np.inf:
             raise self._impossible(ids, size)
         return size
 
@@ -289,6 +340,8 @@ class Law(ABC):
                 if log_sum(self._log_weights + self._log_started(np.array([item]), None)) == -np.inf:
                     return ZeroProbabilityError(f"item {item} was given, and it can never occur; leave it out")
             return never_together(len(ids))
+        if self._is_left_out(ids, size):
+            return ImpossibleSizeError("this distribution leaves out the empty set; ask for at least one item")
         if size > self.max_size:
             return ImpossibleSizeError(f"no set is larger than {self.size_bound}; size {size} was asked for")
         among = f" that contain the {len(ids)} given items" if len(ids) else ""
@@ -305,8 +358,8 @@ class Law(ABC):
         ids = check_items(items, self)
         if size is not None and not whole:
             check_given(size, len(ids))
-        log_posterior = self._log_weights + (self._log_whole_of(ids) if whole else self._log_started(ids, size))
-        total = log_sum(log_posterior)
+        log_posterior = self._log_weights + (self._log_whole_of(ids) if whole else self._log_masses(ids, size))
+        total = -np.inf if whole and self._is_left_out(ids) else log_sum(log_posterior)
         if total == -np.inf and whole:
             raise ZeroProbabilityError(f"the set of these {len(ids)} items has probability zero")
         if total == -np.inf:
@@ -361,8 +414,12 @@ class Law(ABC):
                 )
             return np.asarray(found.value)
         posterior = self.responsibilities(ids, size=size if size is None else check_count(size, "size"))
+        unit = 1.0
+        if self.nonempty and not len(ids) and size is None:
+            unit = self._free_weights.sum()
+            posterior = self._free_weights / unit
         active = np.flatnonzero(posterior > NEGLIGIBLE_POSTERIOR)
-        out = self._mean_inclusions(ids, size, active, posterior[active])
+        out = unit * self._mean_inclusions(ids, size, active, posterior[active])
         out[ids] = 1.0
         return clip_probabilities(out, "inclusion probabilities")
 
@@ -393,9 +450,12 @@ class Law(ABC):
 
     def component_inclusions(self) -> FloatArray:
         """Return P_c(a ∈ S) of all components, shape (C, n_items)."""
+        return clip_probabilities(self._component_inclusions() / self.kept[:, None], "inclusion probabilities")
+
+    def _component_inclusions(self) -> FloatArray:
         none = np.empty(0, np.int64)
         rows = [self._mean_inclusions(none, None, np.array([c]), np.ones(1)) for c in range(len(self.weights))]
-        return clip_probabilities(np.stack(rows), "inclusion probabilities")
+        return np.stack(rows)
 
     def pair_probabilities(self, items: Any) -> FloatArray:
         """Return P(a ∈ S, b ∈ S) of all pairs of some items, or of the pairs that are listed.
@@ -423,11 +483,11 @@ class Law(ABC):
         if len(shape) != 1 and shape[1:] != (2,):
             problem = f"must be a flat sequence of items, or pairs of them; got {items!r:.60}"
             raise InvalidInputError(problem, argument="items")
-        each = self.component_inclusions()
+        each = self._component_inclusions()
         if len(shape) == 1:
             ids = check_items(items, self)
             out = self._both_in(ids, ids, each)
-            np.fill_diagonal(out, self.weights @ each[:, ids])
+            np.fill_diagonal(out, self._free_weights @ each[:, ids])
             return out
         names, at = np.unique(np.asarray(items).ravel(), return_inverse=True)
         pairs, out = check_items(names.tolist(), self)[at.reshape(shape)], np.empty(len(at) // 2)
@@ -436,15 +496,15 @@ class Law(ABC):
             (first, i), (second, j) = (np.unique(side, return_inverse=True) for side in pairs[part].T)
             out[part] = self._both_in(first, second, each)[i, j]
         same = pairs[:, 0] == pairs[:, 1]
-        out[same] = self.weights @ each[:, pairs[same, 0]]
+        out[same] = self._free_weights @ each[:, pairs[same, 0]]
         return out
 
     def _both_in(self, first: IntArray, second: IntArray, each: FloatArray) -> FloatArray:
-        """Return P(a ∈ S, b ∈ S) for two lists of items, a ≠ b, given P_c(a ∈ S)."""
-        out, chances = np.zeros((len(first), len(second))), self.weights @ each
+        """Return P(a ∈ S, b ∈ S) for two lists of items, a ≠ b, given P_c(a ∈ S) with the empty set."""
+        out, chances = np.zeros((len(first), len(second))), self._free_weights @ each
         rows, columns = (np.flatnonzero(chances[ids] > 0) for ids in (first, second))
         first, second = first[rows], second[columns]
-        both = (self.weights[:, None] * each[:, first]).T @ each[:, second] + self.mean_covariances(first, second)
+        both = (self._free_weights[:, None] * each[:, first]).T @ each[:, second] + self.mean_covariances(first, second)
         out[np.ix_(rows, columns)] = both.clip(0.0, np.minimum.outer(chances[first], chances[second]))
         return out
 
@@ -509,6 +569,45 @@ class Law(ABC):
 
     # -- distributions of the same kind --------------------------------------------------------------------------------------
 
+    def without_empty(self) -> Any:
+        """Return the distribution given that there is at least one item: P(S) / (1 − P(∅)) for all other sets.
+
+        Distributions learned from baskets none of which is empty are of this kind (``law.nonempty``). What is changed of one leaves out
+        the empty set again, but for :meth:`condition`: the other items may be none.
+
+        Examples
+        --------
+        >>> import ndpp
+        >>> kernel = ndpp.LowRankKernel(np.eye(2), np.eye(2))
+        >>> kernel.without_empty().size_distribution().round(4), kernel.without_empty().inclusion_probabilities().round(4)
+        (array([0.    , 0.6667, 0.3333]), array([0.6667, 0.6667]))
+        """
+        if self.nonempty:
+            return self
+        weights = self.weights * -np.expm1(-self.log_normalizers())
+        if not weights.any():
+            raise ZeroProbabilityError("no item can occur, so the only set is empty, and it cannot be left out")
+        return self._leaving_out(weights / weights.sum())
+
+    def with_empty(self) -> Any:
+        """Return the distribution of which this one leaves out the empty set; itself, if it does not."""
+        return self._leaving_out(self._free_weights / self._free_weights.sum(), False) if self.nonempty else self
+
+    def _leaving_out(self, weights: FloatArray, nonempty: bool = True) -> Any:
+        """Return a copy with other weights that leaves out the empty set, or not."""
+        made = copy.copy(self)
+        for name in ("kept", "_free_weights", "_log_weights", "_drawers"):
+            vars(made).pop(name, None)
+        vars(made)["nonempty"] = nonempty
+        if len(self.weights) > 1:
+            vars(made)["weights"] = frozen(weights)
+        return made
+
+    def _tilted_by(self, ids: IntArray, factors: FloatArray | None) -> Any:
+        """Return the tilted distribution, which leaves out the empty set if this one does."""
+        tilted = self._tilt(ids, factors)
+        return tilted.without_empty() if self.nonempty else tilted
+
     def condition(self, items: Items) -> Any:
         """Return the distribution of the remaining items of a sample that contains these.
 
@@ -524,12 +623,12 @@ class Law(ABC):
 
     def restrict(self, items: Items) -> Any:
         """Return the distribution given that only these items are in; ids stay those of the catalogue."""
-        return self._tilt(np.sort(check_items(items, self)), None)
+        return self._tilted_by(np.sort(check_items(items, self)), None)
 
     def exclude(self, items: Items) -> Any:
         """Return the distribution given that these items are not in; ids stay those of the catalogue."""
         ids = check_items(items, self)
-        return self._tilt(np.delete(np.arange(self.n_items), ids), None) if len(ids) else self
+        return self._tilted_by(np.delete(np.arange(self.n_items), ids), None) if len(ids) else self
 
     def tilt(self, factors: Any) -> Any:
         """Return the distribution P(S) Π_{i∈S} s_i, normalised: the odds of every item times its factor, and ties as they were.
@@ -550,8 +649,8 @@ class Law(ABC):
         found = check_values(factors, self, "factors", default=1.0)
         ids = np.flatnonzero(found)
         if (found[ids] != 1).any():
-            return self._tilt(ids, found[ids])
-        return self._tilt(ids, None) if len(ids) < self.n_items else self
+            return self._tilted_by(ids, found[ids])
+        return self._tilted_by(ids, None) if len(ids) < self.n_items else self
 
     # -- upstairs ------------------------------------------------------------------------------------------------------------
 
@@ -571,7 +670,9 @@ class Law(ABC):
         Parameters as in :meth:`sample`.
         """
         options: dict[str, Any] = {} if component is None else {"component": self.component(component)}
-        if isinstance(limits, Limit) or len(limits):
+        any_set = size is None and component is None and not len(given) and device in (None, "cpu")
+        is_rare = any_set and self.nonempty and self._free_weights.sum() > 1 / RARELY
+        if isinstance(limits, Limit) or len(limits) or is_rare:
             options["limits"] = limits
         memory = self._memory if memory is None else memory
         return self._prepare_sampler(size=size, given=given, exclude=exclude, memory=memory, device=device, **options)

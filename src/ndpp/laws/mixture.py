@@ -63,7 +63,7 @@ class Mixture(Law):
     parametrisation = "mixture"
     stored = {"component_weights", "{c}.X", "{c}.W"}, {"{c}.support", "{c}.weights", "{c}.background"}
     _memory = MEMORY
-    _components: tuple[LowRankKernel, ...]
+    _parts: Any = ()
     _make_tied: ClassVar[Callable[..., Mixture]]
     """The class of mixtures with shared ties, which builds on this one; ``ndpp/laws/__init__.py`` connects it."""
 
@@ -84,7 +84,10 @@ class Mixture(Law):
                     f"components must share one catalogue; component 0 has {components[0].n_items} items, component {i} has "
                     f"{kernel.n_items}" + (", with other labels" if kernel.n_items == components[0].n_items else "")
                 )
-        self._components = components
+        self.nonempty = any(kernel.nonempty for kernel in components)
+        if self.nonempty and not all(kernel.nonempty for kernel in components):
+            raise InvalidInputError("all components must leave out the empty set, or none; make them without_empty()")
+        self._parts = tuple(kernel.with_empty() for kernel in components)
         self._set(weights, len(components), names)
         self.catalogue = components[0].catalogue
 
@@ -134,26 +137,21 @@ class Mixture(Law):
 
     # -- hooks of Law --------------------------------------------------------------------------------------------------------
 
-    @property
-    def components(self) -> Sequence[Any]:
-        """The components, as distributions of their own."""
-        return self._components
-
     @cached_property
     def largest(self) -> IntArray:
         """The size of the largest set of each component."""
-        return np.array([kernel.max_size for kernel in self.components])
+        return np.array([kernel.max_size for kernel in self._parts])
 
     @cached_property
     def _sizes(self) -> FloatArray:
-        distributions = [kernel.size_distribution() for kernel in self.components]
+        distributions = [kernel.size_distribution() for kernel in self._parts]
         out = np.zeros((len(distributions), max(map(len, distributions))))
         for row, distribution in zip(out, distributions):
             row[: len(distribution)] = distribution
         return out
 
     def _joint_sizes(self, ids: IntArray) -> FloatArray:
-        parts = [weight * kernel._joint_sizes(ids) for weight, kernel in zip(self.weights, self.components)]
+        parts = [weight * kernel._joint_sizes(ids) for weight, kernel in zip(self._free_weights, self._parts)]
         out = np.zeros((len(ids), max(part.shape[1] for part in parts)))
         for part in parts:
             out[:, : part.shape[1]] += part
@@ -167,34 +165,37 @@ class Mixture(Law):
         return self._log_started(np.empty(0, np.int64), size)
 
     def _log_whole(self, baskets: Baskets) -> FloatArray:
-        return np.stack([kernel.log_probs(baskets) for kernel in self.components], axis=1)
+        return np.stack([kernel.log_probs(baskets) for kernel in self._parts], axis=1)
 
     def _log_whole_of(self, ids: IntArray) -> FloatArray:
-        return np.array([kernel.log_prob(ids) for kernel in self.components])
+        return np.array([kernel.log_prob(ids) for kernel in self._parts])
 
     def _log_started(self, ids: IntArray, size: int | None) -> FloatArray:
-        return np.array([kernel.log_mass(ids, size) - kernel.log_normalizer() for kernel in self.components])
+        return np.array([kernel._log_mass(ids, size) - kernel._log_unit for kernel in self._parts])
 
     def _total_laws(self, ids: IntArray, steps: FloatArray, active: IntArray) -> Iterator[Total]:
         for c in active.tolist():
-            yield from self.components[c]._total_laws(ids, steps, np.zeros(1, np.int64))
+            yield from self._parts[c]._total_laws(ids, steps, np.zeros(1, np.int64))
 
     def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
         out = np.zeros(self.n_items)
         for c, share in zip(active.tolist(), shares):
-            out += share * self.components[c].inclusion_probabilities(size, ids)
+            out += share * self._parts[c].inclusion_probabilities(size, ids)
         return out
 
     def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
-        """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) for two lists of items, a ≠ b: what ties add to the missions."""
-        parts = (w * kernel.mean_covariances(first, second) for w, kernel in zip(self.weights, self.components))
+        """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) for two lists of items, a ≠ b: what ties add to the missions.
+
+        If the empty set is left out, Cov_c is that before, divided by P_c(S ≠ ∅).
+        """
+        parts = (w * kernel.mean_covariances(first, second) for w, kernel in zip(self._free_weights, self._parts))
         return np.asarray(sum(parts))
 
     # -- files ---------------------------------------------------------------------------------------------------------------
 
     def _arrays(self) -> dict[str, Any]:
         arrays: dict[str, Any] = {"component_weights": self.weights}
-        for c, kernel in enumerate(self.components):
+        for c, kernel in enumerate(self._parts):
             own = kernel._arrays() | {"X": kernel.X.read() if isinstance(kernel.X, Rows) else kernel.X}
             arrays |= {f"{c}.{name}": array for name, array in own.items()}
         return arrays
@@ -217,7 +218,9 @@ class Mixture(Law):
         weights[list(components)] = self.weights[list(components)] if len(components) > 1 else 1.0
         if not weights.any():
             raise ZeroProbabilityError("these components have probability zero")
-        return self._weighed(weights / weights.sum())
+        chosen = self._weighed(weights / weights.sum())
+        chosen.nonempty = self.nonempty
+        return chosen
 
     def _condition(self, ids: IntArray) -> Mixture:
         """Return the components conditioned, with weights P(c | ids ⊆ S)."""
@@ -237,16 +240,16 @@ class Mixture(Law):
 
     def log_normalizers(self) -> FloatArray:
         """Return the log weight of all sets of each component."""
-        return np.array([kernel.log_normalizer() for kernel in self.components])
+        return np.array([kernel._log_unit for kernel in self._parts])
 
     def _chosen(self, which: IntArray, weights: FloatArray, names: Sequence[str] | None) -> Mixture:
         """Return some of the components."""
-        return Mixture([self.components[c] for c in which], weights, names=names)
+        return Mixture([self._parts[c] for c in which], weights, names=names)
 
     def _given(self, ids: IntArray) -> Mixture:
         """Return all components given items, with the weights that they had; without those that have them by rounding alone."""
         kernels: dict[int, LowRankKernel] = {}
-        for c, kernel in enumerate(self.components):
+        for c, kernel in enumerate(self._parts):
             try:
                 kernels[c] = kernel.condition(ids)
             except NoConditionalKernelError:
@@ -257,4 +260,4 @@ class Mixture(Law):
 
     def _each_tilted(self, ids: IntArray, factors: FloatArray | None) -> Mixture:
         """Return all components tilted, with the weights that they had."""
-        return Mixture([kernel._tilt(ids, factors) for kernel in self.components], self.weights, names=self.names)
+        return Mixture([kernel._tilt(ids, factors) for kernel in self._parts], self.weights, names=self.names)

@@ -33,8 +33,8 @@ NEGLIGIBLE = 1e-9
 class Components(Sequence[Any]):
     """The components of a mixture with shared ties as distributions of their own; each is built when it is requested."""
 
-    def __init__(self, mixture: SharedTies) -> None:
-        self.mixture = mixture
+    def __init__(self, mixture: SharedTies, nonempty: bool = False) -> None:
+        self.mixture, self.nonempty = mixture, nonempty
 
     def __len__(self) -> int:
         return len(self.mixture.odds)
@@ -42,7 +42,8 @@ class Components(Sequence[Any]):
     def __getitem__(self, which: Any) -> Any:
         if isinstance(which, slice):
             return [self[c] for c in range(len(self))[which]]
-        return self.mixture.single(range(len(self))[which])
+        single = self.mixture.single(range(len(self))[which])
+        return single.without_empty() if self.nonempty else single
 
 
 class SharedTies(Mixture):
@@ -88,9 +89,13 @@ class SharedTies(Mixture):
         return {name: value for name, value in vars(self).items() if name not in ("_drawers", "_last_sides")}
 
     @property
+    def _parts(self) -> Components:
+        return Components(self)
+
+    @property
     def components(self) -> Components:
         """The components."""
-        return Components(self)
+        return Components(self, self.nonempty)
 
     @abstractmethod
     def single(self, c: int) -> Law:
@@ -179,8 +184,8 @@ class SharedTies(Mixture):
     def _sized_inclusions(self, ids: IntArray, left: int, active: IntArray, shares: FloatArray) -> FloatArray:
         """Return Σ_c share_c P_c(a ∈ S | ids ⊆ S) of sets with ``left`` further items."""
 
-    def component_inclusions(self) -> FloatArray:
-        """Return P_c(a ∈ S) of all components, shape (C, n_items). O(C n r²), once."""
+    def _component_inclusions(self) -> FloatArray:
+        """O(C n r²), once."""
         self.touched.check_precision(factor=10.0)
         rest = 1 / (1 + self.touched.tilted_odds(0.0))
         found = self.masses() * self.by_item(rest * (1 + self.touched._forms * rest))
@@ -190,8 +195,8 @@ class SharedTies(Mixture):
 
     @cached_property
     def inclusion_table(self) -> FloatArray:
-        """P_c(a ∈ S)."""
-        return np.ascontiguousarray(self.component_inclusions().T)
+        """P_c(a ∈ S), the empty set included."""
+        return np.ascontiguousarray(self._component_inclusions().T)
 
     @cached_property
     def slope_table(self) -> FloatArray:
@@ -210,7 +215,7 @@ class SharedTies(Mixture):
             return self._covariances_with(int(first[0]), second)[None]
         at = [items if self.row_of is None else self.row_of[items] for items in (first, second)]
         (q, other), out = (self.base.q_rows(rows) for rows in at), np.zeros((len(first), len(second)))
-        for c, (weight, N) in enumerate(zip(self.weights, self.touched._state.N)):
+        for c, (weight, N) in enumerate(zip(self._free_weights, self.touched._state.N)):
             mass, rest = self.masses([c])[0], 1 / (1 + self.touched.tilted_odds(0.0, [c])[0])
             sides = (mass[items] * rest[rows] ** 2 for items, rows in zip((first, second), at))
             out -= np.multiply.outer(*sides) * weight * ((q @ N) @ other.T) * ((q @ N.T) @ other.T)
@@ -223,7 +228,7 @@ class SharedTies(Mixture):
         forms *= x @ right.T
         forms = forms if at is None else forms[at]
         forms *= slopes[others]
-        return np.asarray(-(forms @ (self.weights * slopes[item])))
+        return np.asarray(-(forms @ (self._free_weights * slopes[item])))
 
     def _sides(self, item: int) -> FloatArray:
         """Return N_cᵀ x_a and N_c x_a of an item a, shape (2, C, r); those of the last one are kept."""
@@ -242,7 +247,7 @@ class SharedTies(Mixture):
         if self.row_of is not None:
             return None
         x, sides, slopes = self.base.q_rows(others), self._sides(item), self.slope_table
-        d = self.weights * slopes[item]
+        d = self._free_weights * slopes[item]
         mean = d @ sides / (d.sum() or 1.0)
         (left, right), (far_left, far_right) = mean @ x.T, np.linalg.norm(sides - mean[:, None], axis=2)
         factors = d * np.stack([np.ones(len(d)), far_right, far_left, far_left * far_right])
@@ -321,14 +326,14 @@ class SharedTies(Mixture):
 
     def _joint_sizes(self, ids: IntArray) -> FloatArray:
         """Of each item, components of negligible posterior are left out."""
-        inside = self.weights[:, None] * self.component_inclusions()[:, ids]
+        inside = self._free_weights[:, None] * self._component_inclusions()[:, ids]
         counted, kept = inside > NEGLIGIBLE * inside.sum(axis=0), dict[bytes, AnyArray]()
         out = np.zeros((len(ids), 1))
         for c in np.flatnonzero(counted.any(axis=1)).tolist():
             which = np.flatnonzero(counted[c])
             low, found = self._tilted(c, 0.0, kept).law.joint(self._places(ids[which]))
             out = np.pad(out, ((0, 0), (0, max(0, low + found.shape[1] - out.shape[1]))))
-            out[which, low : low + found.shape[1]] += self.weights[c] * found
+            out[which, low : low + found.shape[1]] += self._free_weights[c] * found
         return out
 
     def _places(self, ids: IntArray) -> IntArray:

@@ -95,7 +95,9 @@ class TiedMixture(SharedTies):
 
     def normalized(self) -> TiedMixture:
         """Return the same mixture with log Z_c at hand. Files keep them, so that scores need not wait for them. O(C n r²)."""
-        return TiedMixture(self.odds, self.base, self.weights, names=self.names, log_normalizers=self.log_normalizers())
+        made = TiedMixture(self.odds, self.base, self.weights, names=self.names, log_normalizers=self.log_normalizers())
+        made.nonempty = self.nonempty
+        return made
 
     def single(self, c: int, log_tilt: float = 0.0) -> LowRankKernel:
         """Return the kernel ρL of component c, which shares X with the others. Its coordinates are computed when they are needed."""
@@ -263,7 +265,7 @@ class TiedMixture(SharedTies):
         for i, (c, share) in enumerate(zip(active.tolist(), shares)):
             chances = tilted._tilted_to(i, left).law.inclusions(left)
             if abs(chances.sum() - left) > MAX_LOSS * left:  # rounding matters: with more care
-                chances = rest.components[c].inclusion_probabilities(left)[rest.base.support]
+                chances = rest._parts[c].inclusion_probabilities(left)[rest.base.support]
             out[rest.base.support] += share * chances
         return out
 

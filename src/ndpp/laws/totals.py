@@ -50,11 +50,15 @@ Total: TypeAlias = tuple[SizeLaw, IntArray]
 
 
 class Totals(NamedTuple):
-    """P_c(limit | given) of the components, and what their distributions come from, those left out excepted."""
+    """P_c(limit | given) of the components, and what their distributions come from, those left out excepted.
+
+    ``raised`` is by how much the empty set, if it is left out, raises the probabilities of items given the limit.
+    """
 
     chances: FloatArray
     laws: dict[int, Total]
     range: Steps
+    raised: FloatArray
 
     @classmethod
     def of(cls, law: Any, limits: Limits, ids: IntArray, posterior: FloatArray) -> Totals | None:
@@ -74,14 +78,19 @@ class Totals(NamedTuple):
             if first <= last:
                 chances[c] = min(1.0, float(found.distribution()[first : last + 1].sum()))
             laws[c] = found, items
-        return cls(chances, laws, wanted)
+        raised = np.ones(len(chances))
+        if law.nonempty and not len(ids):
+            empty = np.exp(-law.log_normalizers()) if wanted.first <= 0 <= wanted.last else 0.0
+            some = np.maximum(chances - empty, ROUNDING**2)  # all that is left may be rounding
+            raised, chances = chances / some, np.where(chances > 0, some / law.kept, 0.0)
+        return cls(chances, laws, wanted, raised)
 
     def inclusions(self, c: int, n_items: int) -> FloatArray:
         """Return P_c(a ∈ S | limit, given) of all items."""
         (law, items), out = self.laws[c], np.zeros(n_items)
         low, count = law.window()
         last = int(min(low + count - 1, law.most, self.range.last))
-        out[items] = law.inclusions(max(low, self.range.first), last)
+        out[items] = self.raised[c] * law.inclusions(max(low, self.range.first), last)
         return out
 
 

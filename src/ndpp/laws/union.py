@@ -173,7 +173,10 @@ class WeighedSets(ItemRows):
 
     def log_mass(self, items: Items = (), size: int | None = None) -> float:
         """Return log Σ det(L_S) over the sets that contain these items, of any size or of one; −inf where there is none."""
-        ids = check_items(items, self)
+        return float(self._log_masses(check_items(items, self), size)[0])
+
+    def _log_mass(self, ids: IntArray, size: int | None) -> float:
+        """Return the same, the empty set included."""
         if not self.can_occur(ids).all():
             return -np.inf
         rest, tied = self.given_alone(ids)
@@ -182,7 +185,7 @@ class WeighedSets(ItemRows):
             size = None if size is None else size - (len(ids) - len(tied))
             if rest is None:
                 return alone if size in (None, 0) else -np.inf
-            return alone + rest.log_mass(tied, size)
+            return alone + rest._log_mass(tied, size)
         if size is None:
             return self._log_alone + self.free_law(self._q(tied)).log_weight
         value, error = self._log_elementary(size, tied)
@@ -209,6 +212,8 @@ class WeighedSets(ItemRows):
     def marginal_kernel(self, items: Items) -> FloatArray:
         """Return the rows and columns of K = L(I + L)⁻¹ of some items: P(A ⊆ S) = det K_A for every set A of them. O(m r (m + r)).
 
+        If the empty set is left out, K is that of ``with_empty()``: then P(A ⊆ S) is det K_A / P(S ≠ ∅) for sets A of at least one item.
+
         Examples
         --------
         >>> import ndpp
@@ -225,8 +230,11 @@ class WeighedSets(ItemRows):
         return K
 
     def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
-        """Return Cov(a ∈ S, b ∈ S) = −K_ab K_ba for two lists of items, a ≠ b; zero for items that never occur."""
-        return -np.asarray(np.prod(self._marginal_blocks(first, second), axis=0))
+        """Return Cov(a ∈ S, b ∈ S) = −K_ab K_ba for two lists of items, a ≠ b; zero for items that never occur.
+
+        If the empty set is left out, it is that before, divided by P(S ≠ ∅).
+        """
+        return -np.asarray(np.prod(self._marginal_blocks(first, second), axis=0)) / self.kept
 
     def _marginal_blocks(self, first: IntArray, second: IntArray) -> FloatArray:
         """Return K_ab and K_ba, shape (2, len(first), len(second)), but for K_aa: √((1 − p_a)(1 − p_b)) q_a R q_b, R = B(I + B)⁻¹."""

@@ -105,7 +105,8 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         Parameters
         ----------
         X : Baskets, iterable of sets, sparse or dense matrix of zeros and ones
-            Training baskets. Empty baskets count as well.
+            Training baskets. Empty ones count as well; if there are none, here and in ``validation``, the learned distribution leaves
+            out the empty set, and its likelihood is what is maximised.
         y : ignored
             For compatibility with scikit-learn.
         sample_weight : array_like of float, mapping or pandas Series, optional
@@ -174,7 +175,8 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
                 run.say(line)
 
     def _keep(self, trained: Trainer[P]) -> None:
-        self.law_: Any = trained.objective.law(trained.best, self.labels_)
+        law: Any = trained.objective.law(trained.best, self.labels_)
+        self.law_ = law._leaving_out(law.weights) if trained.objective.nonempty else law
         self.history_, self.n_iter_, self.validation_score_ = trained.history, len(trained.history), trained.best_value
 
     def score_samples(self, X: Any) -> FloatArray:
@@ -281,6 +283,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         data = {
             "data": checkpoints.fingerprint(baskets),
             "validation": self.validation_fraction if held_out is None else checkpoints.fingerprint(held_out),
+            "nonempty": bool(baskets.sizes.all() and (held_out is None or held_out.sizes.all())),
         }
         own = {"model": type(self).__name__} | self._own_settings(shape)
         return own | kept | data | {"dtype": str(self._dtype())}

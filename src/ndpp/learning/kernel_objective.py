@@ -32,7 +32,7 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.learning.batches import Batch, evaluated, pack, total_weight, weights_of
 from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.models import KernelForm, Parameters, TrainingStart, inner_matrix
-from ndpp.learning.trainer import Loss, Objective, clone
+from ndpp.learning.trainer import Loss, Objective, chance_of_some, clone
 from ndpp.metrics.models import occurrences
 
 JITTER = 1e-5
@@ -81,6 +81,7 @@ class KernelObjective(Objective[Parameters]):
         self.generator = torch.Generator(device=self.start.X.device).manual_seed(self.seed)
         self.deviations: Tensor | None = None
         self.validation_weights = weights_of(self.validation)
+        self.nonempty = bool(self.training.sizes.all() and self.validation.sizes.all())
 
     def _tensor(self, values: FloatArray | Tensor) -> Tensor:
         return torch.as_tensor(values).to(self.device, self.dtype).contiguous()
@@ -111,6 +112,8 @@ class KernelObjective(Objective[Parameters]):
         """Return log P of each validation basket, −inf for impossible ones."""
         X, A = parameters.X, self.form.matrix(parameters.skew)
         log_normalizer: Tensor = torch.linalg.slogdet(self._inner(self._gram(X)[1], A))[1]
+        if self.nonempty:
+            log_normalizer = log_normalizer + chance_of_some(log_normalizer).log()
 
         def log_probs(which: IntArray) -> Tensor:
             return self._log_dets(X, A, pack(self.validation, which, device=X.device)) - log_normalizer
@@ -129,7 +132,7 @@ class KernelObjective(Objective[Parameters]):
         return torch.cat(out)
 
     def log_normalizer_gradient(self, X: Tensor, A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return log det(I + W C) and its gradients in X̂ and in A, as a skew matrix: Σ_ij A'_ij dA_ij for skew dA."""
+        """Return log Z = log det(I + W C), or log(Z − 1), and its gradients in X̂ and A, as a skew matrix: Σ_ij A'_ij dA_ij for skew dA."""
         h = self.n_sym
         scaled, C = self._gram(X)
         LU, pivots, _ = torch.linalg.lu_factor_ex(self._inner(C, A))
@@ -137,7 +140,11 @@ class KernelObjective(Objective[Parameters]):
         K = torch.cat([inverse[:, :h], inverse[:, h:] @ A.double()], 1)  # (I + WC)⁻¹ W
         in_A = (C.double() @ inverse)[h:, h:].T
         in_X = (scaled @ (K + K.T).to(X.dtype)).mul_(self.scale[:, None])
-        return LU.diagonal().abs().log().sum(), in_X, ((in_A - in_A.T) / 2).to(X.dtype)
+        log_z, in_A = LU.diagonal().abs().log().sum(), ((in_A - in_A.T) / 2).to(X.dtype)
+        if not self.nonempty:
+            return log_z, in_X, in_A
+        chance = chance_of_some(log_z)  # and log(Z − 1) has the derivative 1 / chance in log Z
+        return log_z + chance.log(), in_X.div_(chance), in_A.div_(chance)
 
     def log_dets_gradient(
         self, X: Tensor, A: Tensor, batch: Batch, *, jitter: float = JITTER

@@ -21,7 +21,7 @@ from ndpp.learning.batches import evaluated, total_weight, weights_of
 from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.families import FamilyBatch, FamilyData
 from ndpp.learning.tied import Components, Expansion, Sums
-from ndpp.learning.trainer import Loss, Objective
+from ndpp.learning.trainer import Loss, Objective, chance_of_some
 
 PATTERNS = "families", "states", "odds"
 """What a checkpoint holds of patterns."""
@@ -62,6 +62,7 @@ class MixtureObjective(Objective[Components]):
         self.rank = self.start.X.shape[1]
         self.expansion: tuple[int, Expansion] | None = None
         self.total, self.validation_weights = total_weight(self.training.touched), weights_of(self.validation.touched)
+        self.nonempty = all(part.touched.sizes.all() for part in (self.training, self.validation))
         self.sums: Sums | None = None
 
     def log_odds(self, at: Components, which: Tensor) -> Tensor:
@@ -95,6 +96,8 @@ class MixtureObjective(Objective[Components]):
 
     def batch_log_probs(self, at: Components, log_z: Tensor, batch: FamilyBatch) -> Tensor:
         """Return log P of each basket of a batch, in its order. Families of several items have no log-odds of their own, but states."""
+        if self.nonempty:
+            log_z = log_z + chance_of_some(log_z).log()
         if self.patterns is None:
             return tied.log_probs(at, log_z, batch.families)
         n, n_components = self.training.n_single, len(at.missions)
@@ -141,7 +144,7 @@ class MixtureObjective(Objective[Components]):
         """Return the expansion of the ties' normalisers, renewed every few steps."""
         log_odds = partial(self.log_odds, at)
         if self.expansion is None:
-            self.expansion = step, Expansion(at, log_odds)
+            self.expansion = step, Expansion(at, log_odds, self.nonempty)
         elif step >= self.expansion[0] + RENEWAL:
             self.expansion[1].renew(at, log_odds)
             self.expansion = step, self.expansion[1]

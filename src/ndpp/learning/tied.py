@@ -22,6 +22,7 @@ from torch import Tensor
 
 from ndpp._types import FloatArray
 from ndpp.learning.batches import Batch
+from ndpp.learning.trainer import chance_of_some
 
 MULTIPLE = 4
 """What sizes of baskets are rounded up to on a CPU: fewer blocks, each a stack of larger matrices."""
@@ -63,18 +64,20 @@ class Components(NamedTuple):
 class Expansion:
     """t_c = log det(I + W M_c) of each component near some p and X, to first order in p; Σ_c π_c t_c to first order in X.
 
+    If no basket is empty, π_c stands for π_c / P_c(S ≠ ∅), which the derivative of −log(Z_c − 1) has.
+
     With R_c the symmetric part of (M_c − W)⁻¹ the slope of t_c is x_iᵀR_c x_i in p_ci and 2 p_ci R_c x_i in x_i; ``curvature`` is the mean
     of the second derivatives of Σ_c π_c t_c in the entries of x_i, with R_c held. An item that was not renewed has the p and x, and the
     slopes, of the time when it was. ``level`` (C,) is t_c − Σ_i (slope in p_ci) p_ci there, so that t_c = ``level`` + Σ_i (slope) p_ci.
     """
 
-    def __init__(self, parameters: Components, log_odds: LogOdds) -> None:
-        X, C = parameters.X, len(parameters.missions)
+    def __init__(self, parameters: Components, log_odds: LogOdds, nonempty: bool = False) -> None:
+        X, C, self.nonempty = parameters.X, len(parameters.missions), nonempty
         self.X, self.in_X, self.curvature = X.clone(), torch.empty_like(X), torch.empty_like(X[:, :1])
         self.in_p = X.new_empty(C, len(X))
         self.parts, self.turn = _parts(parameters, log_odds), 0
         self.sums = X.new_empty(len(self.parts), C, X.shape[1] * (X.shape[1] + 1) // 2)
-        self.offsets = X.new_empty(len(self.parts), C, dtype=torch.float64)
+        self.offsets, self.free = X.new_empty(2, len(self.parts), C, dtype=torch.float64)
         self._renew(parameters, log_odds, range(len(self.parts)))
 
     def renew(self, parameters: Components, log_odds: LogOdds) -> None:
@@ -88,10 +91,13 @@ class Expansion:
             shares, chances = parameters.shares.softmax(0)[:, None], {}
             for part in parts:
                 which = self.parts[part]
-                self.X[which] = parameters.X[which]
-                chances[part] = torch.sigmoid(log_odds(which))
+                self.X[which], odds = parameters.X[which], log_odds(which)
+                chances[part], self.free[part] = torch.sigmoid(odds), F.softplus(odds).sum(1, dtype=torch.float64)
                 self.sums[part] = _second_moments(chances[part], self.X[which])
             LU, pivots = _factorized(self.sums.sum(0), self.X.shape[1])
+            self.value = _log_dets(LU)
+            if self.nonempty:
+                shares = shares / chance_of_some(self.free.sum(0) + self.value).to(shares.dtype)[:, None]
             (row, column), eye = _upper(self.X), torch.eye(self.X.shape[1], dtype=self.X.dtype, device=self.X.device)
             inverse = torch.linalg.lu_solve(LU.to(eye.dtype), pivots, eye.expand_as(LU))
             R = ((inverse + inverse.mT) / 2).flatten(1).index_select(1, row * len(eye) + column)
@@ -106,7 +112,6 @@ class Expansion:
                     self.curvature[which[some]] = 2 * total[:, row == column].mean(1, keepdim=True)
                     p[:, some] *= slopes
                 self.offsets[part] = p.sum(1, dtype=torch.float64)
-            self.value = _log_dets(LU)
             self.level = self.value - self.offsets.sum(0)
 
     def ties(self, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -156,7 +161,10 @@ class Sums(NamedTuple):
 
 
 def log_probs(parameters: Components, log_z: Tensor, batch: Batch, extra: Tensor | None = None) -> Tensor:
-    """Return log P of each basket in double precision, in the order of the batch; ``extra`` (baskets, C) is added to the log-odds."""
+    """Return log P of each basket in double precision, in the order of the batch; ``extra`` (baskets, C) is added to the log-odds.
+
+    ``log_z`` are the logarithms of the weights of all sets that a component may have.
+    """
     prior = torch.log_softmax(parameters.shares.double(), 0) - log_z
     ones = torch.ones_like(parameters.bias)
     table = torch.cat([parameters.X, parameters.factors, ones[:, None], parameters.bias[:, None]], 1)

@@ -44,8 +44,15 @@ MEAN_DECAY = 0.995
 ADAM: dict[str, Any] = {"fused": True, "amsgrad": False, "maximize": False, "weight_decay": 0.0}
 ADAM |= {"beta1": 0.9, "beta2": 0.999, "eps": 1e-14}
 """Gradients of popular and rare items differ by orders of magnitude, so ε must be negligible for all of them."""
+LEAST_LOG = 1e-9
+"""Smaller log Z are rounding errors: practically all sets are empty."""
 STATE = ("best_value", "rate", "bad", "drops", "step", "history")
 """Attributes of :class:`Trainer` that a checkpoint stores as JSON."""
+
+
+def chance_of_some(log_z: Tensor) -> Tensor:
+    """Return P(S ≠ ∅) = 1 − 1/Z from log Z, the weight of all sets if that of the empty one is 1; positive, whatever rounding does."""
+    return -torch.expm1(-log_z.clamp(min=LEAST_LOG))
 
 
 def clone(parameters: P) -> P:
@@ -84,6 +91,8 @@ class Objective(ABC, Generic[P]):
     rank: int
     validation_weights: FloatArray | None = None
     """How often each validation basket counts, if not once."""
+    nonempty: bool = False
+    """Whether sets have at least one item, as all baskets do: log P(S) − log P(S ≠ ∅) is what is maximised."""
 
     @abstractmethod
     def loss(self, at: P, which: IntArray, step: int) -> Loss[P]:

@@ -25,7 +25,7 @@ from ndpp._stop import look
 from ndpp._types import AnyArray, IntArray, Jobs, RngLike
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
-from ndpp.errors import InvalidInputError, PartialResultError, needing
+from ndpp.errors import BudgetExceededError, InvalidInputError, PartialResultError, needing
 from ndpp.samplers._dispatch import dispatch
 
 if TYPE_CHECKING:
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
 BATCH, STREAM_BATCH = 64, 16
 """Maximum number of samples per batch of a worker, in ``sample`` and in ``stream``. No draw depends on them."""
+
+
+MAX_EMPTY = 10**5
+"""Maximum number of empty sets that are drawn for one sample that must not be empty."""
 
 
 class Draw(NamedTuple):
@@ -131,6 +135,21 @@ class Sampler(ABC):
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted rows of the kernel's support."""
 
+    def draw_allowed(self, rng: np.random.Generator) -> Draw:
+        """Draw one set, again while it is empty if the distribution leaves out the empty set."""
+        proposals = 0.0
+        for _ in range(MAX_EMPTY):
+            look()
+            draw = self.draw(rng)
+            if len(draw.rows) or not self.kernel.nonempty:
+                more = {name: draw.info[name] + proposals for name in ("proposals", "rejections") if name in draw.info}
+                return Draw(draw.rows, {**draw.info, **more}) if proposals else draw
+            proposals += draw.info.get("proposals", 0)
+        raise BudgetExceededError(
+            f"{MAX_EMPTY} sets were drawn, all of them empty, and the empty set is left out: items are too rare",
+            count=MAX_EMPTY,
+        )
+
     def draw_batch(self, key: AnyArray, indices: Sequence[int]) -> list[Draw]:
         """Draw the sets with these indices. Samplers that process many sets at once override this."""
         draws: list[Draw] = []
@@ -138,7 +157,7 @@ class Sampler(ABC):
             look()
             began = time.perf_counter()
             try:
-                draw = self.draw(rng)
+                draw = self.draw_allowed(rng)
             except PartialResultError as error:
                 error.partial = draws
                 raise

@@ -166,6 +166,7 @@ def prepare(
     device: str | None = None, component: int | None = None,
 ) -> Sampler:  # fmt: skip
     """Prepare the exact sampler of a distribution. Parameters as in ``law.sampler``; ``component`` is a number."""
+    check_size(law, given, size)
     found = cuda_device(device)  # a device that is not there is said once
     asked = Asked(size, given, exclude, memory, None if found is None else str(found))
     if component is None:
@@ -173,6 +174,12 @@ def prepare(
     if isinstance(law, SharedTies) and asked.device is not None:  # these have an engine of their own
         return _prepare(law.only([component]), asked)
     return _prepare(law.components[component], asked)
+
+
+def check_size(law: Law, given: Items, size: int | None) -> None:
+    """Raise if only the empty set is asked for, and that is left out."""
+    if law._is_left_out(ids := check_items(given, law, "given"), size):
+        raise law._impossible(ids, size)
 
 
 @singledispatch
@@ -222,13 +229,15 @@ class ComponentSource(NamedTuple):
 
     def __call__(self, c: int) -> Sampler:
         """Return the sampler of component c, which rejects nothing."""
-        return _prepare(self.mixture.components[c], self.asked)
+        return _prepare(self.mixture._parts[c], self.asked)
 
 
 @_prepare.register
 def _mixture(mixture: Mixture, asked: Asked) -> Sampler:
     ids, rest = check_items(asked.given, mixture, "given"), mixture.exclude(asked.exclude)
-    weights, most = rest.responsibilities(ids, size=asked.size), _most_components(rest, asked.memory)
+    rest.responsibilities(ids, size=asked.size)  # raises if there is no such set
+    log_weights, most = rest._log_weights + rest._log_started(ids, asked.size), _most_components(rest, asked.memory)
+    weights = np.exp(log_weights - log_weights.max())
     source = ComponentSource(rest, asked._replace(given=ids, exclude=(), memory=asked.memory // most))
     return with_engine(LawSampler(mixture, ids[:0], np.cumsum(weights), Store(source, most)), asked.device)
 

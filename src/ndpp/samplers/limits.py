@@ -37,7 +37,7 @@ from ndpp.laws.precision import WARN_ERROR, check_given
 from ndpp.laws.shared import SharedTies
 from ndpp.linalg.chernoff import HALVINGS, MOST_LOG_FACTOR, Coins, chernoff_tilts
 from ndpp.samplers.base import Sampler, cuda_device, with_engine
-from ndpp.samplers.laws import Asked, Store, _prepare
+from ndpp.samplers.laws import Asked, Store, _prepare, check_size
 from ndpp.samplers.limited import LimitedSampler, towards
 from ndpp.samplers.limited_ties import limited_ties
 
@@ -60,11 +60,16 @@ def prepare(
     ids, excluded = check_items(given, law, "given"), check_items(exclude, law, "exclude")
     if len(both := np.intersect1d(ids, excluded)):
         raise ZeroProbabilityError(f"item {both[0]} is both given and excluded")
+    check_size(law, ids, size)
     if size is not None:
         check_given(size, len(ids))
+    limits = [limits] if isinstance(limits, Limit) else list(limits)
+    if law.nonempty and not len(ids) and size is None and (Limits.of(limits, law).low <= 0).all():
+        limits.append(Limit(range(law.n_items), least=1, name="at least one item"))
+        Limits.of(limits, law).check(~np.isin(np.arange(law.n_items), excluded), law.n_items)
     made = _prepare_limited(law, limits, Asked(size, ids, excluded, memory, device))
     if made.log_weights.max() == -np.inf:
-        if log_sum(law._log_weights + law._log_started(ids, size)) == -np.inf:
+        if log_sum(law._log_weights + law._log_masses(ids, size)) == -np.inf:
             raise law._impossible(ids, size)
         texts = Limits.of(limits, law, size).texts
         raise ImpossibleLimitError(
@@ -80,7 +85,8 @@ def _prepare_limited(law: Law, limits: Any, asked: Asked) -> LimitedSampler:
     left = whole.beside(ids)
     allowed = left.fitting
     allowed[np.asarray(asked.exclude)], allowed[ids] = False, True
-    rest = [kernel.tilt(allowed.astype(np.float64)) for kernel in law.components]
+    parts = law._parts
+    rest = [kernel.tilt(allowed.astype(np.float64)) for kernel in parts]
     room = [(kernel.max_size if size is None else size) - len(ids) for kernel in rest]
     chances = np.zeros((n, law.n_items))
     for c in np.flatnonzero(law.weights > 0).tolist():
@@ -93,7 +99,7 @@ def _prepare_limited(law: Law, limits: Any, asked: Asked) -> LimitedSampler:
     for c in np.flatnonzero(law.weights > 0).tolist():
         if (left.reach(chances[c] > 0, room[c]) >= left.low).all():
             theta[c], rest[c] = _tilted(rest[c], whole, left, chances[c], asked)
-            mass = rest[c].log_mass(ids, size) - law.components[c].log_normalizer()
+            mass = rest[c].log_mass(ids, size) - parts[c].log_normalizer()
             log_weights[c] = law._log_weights[c] + mass
     bound = towards(theta, whole)
     store = Store(TiltedKernels(tuple(rest), asked._replace(exclude=(), memory=asked.memory // n)), n)
@@ -113,7 +119,10 @@ def _tilted(
     for _ in range(ROUNDS):
         coins = Coins.of(p[None] * left.fitting, left.values)
         step, before = chernoff_tilts(coins, left.low, left.high, theta)[0] - theta, left.values @ p
-        if np.max(np.abs(step) * np.sqrt(left.values**2 @ (p * (1 - p)))) < NEAR:
+        is_near = np.max(np.abs(step) * np.sqrt(left.values**2 @ (p * (1 - p)))) < NEAR
+        if is_near and (
+            theta.any() or np.max(np.abs(step)) < 1
+        ):  # what is rare hardly varies, and may be far from what is wanted
             break
         if (step * last).sum() < 0:
             longest = 1.0

@@ -177,11 +177,11 @@ class Tilted(NamedTuple):
         rest, size = begun.store.mixture.condition(begun.ids), begun.left
         if size is None:
             n, C = rest.n_items, len(rest.weights)
-            return cls(rest, rest.touched, np.zeros((C, 0)), np.zeros((0, n)), np.zeros(0), rest.weights)
+            return cls(rest, rest.touched, np.zeros((C, 0)), np.zeros((0, n)), np.zeros(0), rest._free_weights)
         log_tilt = rest.tilts(size)
         log_mass = rest.log_normalizers(log_tilt) - rest.log_normalizers() - size * log_tilt
         log_mass[rest.largest < size] = -np.inf
-        weights = rest.weights * np.exp(log_mass - log_mass[rest.weights > 0].max())
+        weights = rest._free_weights * np.exp(log_mass - log_mass[rest.weights > 0].max())
         ones = np.ones((1, rest.n_items))
         return cls(rest, rest.tilted(log_tilt), log_tilt[:, None], ones, np.array([float(size)]), weights)
 

@@ -103,12 +103,29 @@ class BatchEngine(ABC):
 
     def _draws(self, streams: Streams, key: AnyArray, numbers: Tensor) -> Draws:
         began, kernel = time.perf_counter(), self.sampler.kernel
-        ids, sizes, counters = self.drawn(streams, key, numbers)
+        ids, sizes, counters = self._allowed(streams, key, numbers)
         inside = torch.arange(ids.shape[1], device=self.device) < sizes[:, None]
         ends = np.append(0, np.cumsum(sizes.cpu().numpy()))
         baskets = Baskets._trusted(ends, ids.sort(dim=1).values[inside].cpu().numpy(), kernel.n_items, kernel.labels)
         info: dict[str, AnyArray] = {name: values.cpu().numpy() for name, values in counters.items()}
         return Draws(baskets, info | {"seconds": np.full(len(numbers), (time.perf_counter() - began) / len(numbers))})
+
+    def _allowed(self, streams: Streams, key: AnyArray, numbers: Tensor) -> Drawn:
+        """Draw samples, again while they are empty if the distribution leaves out the empty set."""
+        found = self.drawn(streams, key, numbers)
+        for attempt in range(1, MAX_PROPOSALS):
+            again = (found.sizes == 0).nonzero()[:, 0] if self.sampler.kernel.nonempty else found.sizes[:0]
+            if not len(again):
+                return found
+            others = self.drawn(streams, key, numbers[again] + (attempt << ATTEMPT_BIT))
+            for name in ("proposals", "rejections"):
+                others.counters[name].add_(found.counters["proposals"][again])
+            kept = torch.arange(len(numbers), device=self.device)
+            found = Drawn.scattered([(kept, found), (again, others)], len(numbers), self.sampler.kernel.n_items)
+        raise BudgetExceededError(
+            f"{MAX_PROPOSALS} sets were drawn for a sample, all of them empty, and the empty set is left out: items are too rare",
+            count=MAX_PROPOSALS,
+        )
 
 
 class LawEngine(BatchEngine):
