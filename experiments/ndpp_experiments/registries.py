@@ -31,7 +31,7 @@ PUBLISHED = {
     "gear": -9.04, "gifts": -3.47, "health": -7.24, "media": -7.69, "moms": -3.53, "safety": -4.28, "strollers": -5.00, "toys": -7.62,
 }  # fmt: skip
 """Mean test log-likelihood of SimplePGC."""
-QUICK, FEW, EPOCHS = ("gifts", "moms"), 400, 2
+QUICK, FEW, EPOCHS = ("gifts", "moms"), 300, 1
 """Categories of a quick run, training registries of each, and epochs."""
 MODEL = "MixtureNDPP"
 
@@ -96,8 +96,8 @@ def _splits(quick: bool, seed: int) -> Iterator[tuple[str, Baskets, Baskets, Bas
             yield category, *whole
     except DataNotFoundError:
         for i in range(2):
-            made = make_baskets(3000, 20 + 10 * i, mean_size=2.0, rng=[seed, i]).baskets.select(min_size=1)
-            yield f"synthetic {i + 1}", *made.split(300, 600, rng=seed)
+            made = make_baskets(1500, 20 + 5 * i, mean_size=2.0, rng=[seed, i]).baskets.select(min_size=1)
+            yield f"synthetic {i + 1}", *made.split(200, 400, rng=seed)
 
 
 def _fitted(category: str, train: Baskets, validation: Baskets, judged: Baskets, quick: bool, seed: int) -> Registry:
