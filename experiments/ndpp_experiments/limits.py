@@ -222,13 +222,13 @@ def _judged(
 ) -> MethodRow:
     counts, n = Counter(tuple(items.tolist()) for items in drawn), len(drawn)
     expected: FloatArray = n * np.array(list(truth.values()))
-    seen = np.array([counts[S] for S in truth])
+    seen: FloatArray = np.array([counts[S] for S in truth], np.float64)
     outside = n - int(seen.sum())  # sets that break the limits
     distance = (float(np.abs(seen - expected).sum()) + outside) / (2 * n)
     noise = float(np.sqrt(2 * expected / np.pi).sum()) / (2 * n)
     order = np.argsort(-expected)
     groups = np.minimum(np.arange(len(order)), max(1, int((expected >= 10).sum())))  # rare sets together
-    seen, expected = (np.bincount(groups, weights=values[order]) for values in (seen, expected))
+    seen, expected = (np.bincount(groups, weights=values[order]).astype(np.float64) for values in (seen, expected))
     some = expected > 0
     statistic = float(((seen - expected)[some] ** 2 / expected[some]).sum()) if not outside else np.inf
     return MethodRow(method, n, distance, noise, float(chi2.sf(statistic, some.sum() - 1)), exact)

@@ -231,7 +231,7 @@ class FamilyMixture(SharedTies):
         )
         return np.asarray(self.odds_alone @ by_family)
 
-    def _parts(self, n_pairs: int) -> list[slice]:
+    def _blocks(self, n_pairs: int) -> list[slice]:
         step = max(1, BLOCK_ENTRIES // len(self.odds) // self.patterns.odds.shape[1])
         return [slice(start, start + step) for start in range(0, n_pairs, step)]
 
@@ -241,7 +241,7 @@ class FamilyMixture(SharedTies):
         top[top == -np.inf] = 0.0
         weights, slots = np.exp(logs - top), self.patterns.slots[touched.families]
         out = np.empty((len(logs), len(self.odds)))
-        for part in self._parts(len(logs)):
+        for part in self._blocks(len(logs)):
             out[part] = np.einsum("pkc,pk->pc", self._by_state[slots[part]], weights[part])
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(out) + top)
@@ -320,7 +320,7 @@ class FamilyMixture(SharedTies):
         touched, odds = self.patterns.touched(baskets), self.patterns.odds
         logs = touched.sums(self.patterns.log_odds) if whole else self._log_inside(touched)
         weights, slots, states = scaled(logs), self.patterns.slots[touched.families], np.empty(logs.shape)
-        for part in self._parts(len(states)):  # Σ_c P(c | J) P(s | c, J_g)
+        for part in self._blocks(len(states)):  # Σ_c P(c | J) P(s | c, J_g)
             own = self._by_state[slots[part]] * weights[part, :, None]  # (pairs, K, C)
             total = own.sum(axis=1)
             share = posterior[touched.baskets[part]] / np.where(total > 0, total, 1.0)

@@ -22,6 +22,7 @@ from ndpp.samplers.gpu.kernels.propose import AliasTable, propose, uniforms
 from ndpp.samplers.gpu.proposals import Streams, look_up_cdf
 from ndpp.samplers.gpu.spectra import alias_tables
 from ndpp.samplers.laws import MAX_PROPOSALS, LawSampler
+from ndpp.samplers.limited import LimitedSampler
 
 COMPONENT_STEP, HITS_STEP, ALONE_STEP = 1 << 22, (1 << 22) + 1, (1 << 22) + 2
 """Steps whose random numbers determine the component, the number of hits, and the items hit."""
@@ -131,7 +132,7 @@ class BatchEngine(ABC):
 class LawEngine(BatchEngine):
     """Draws from sets that are proposed for many samples at once; ``size`` is the number of items to propose, if not any number."""
 
-    sampler: LawSampler
+    sampler: LawSampler | LimitedSampler
     size: int | None
     max_samples: int = MAX_BATCH
 
@@ -154,7 +155,7 @@ class LawEngine(BatchEngine):
 
         def propose(index: Tensor) -> tuple[Drawn, Tensor]:
             proposed = self.propose(streams, key, index)
-            return proposed, proposed.sizes == self.size
+            return proposed, torch.as_tensor(proposed.sizes == self.size)
 
         def check(tried: int) -> None:
             if tried >= MAX_PROPOSALS:
