@@ -222,7 +222,7 @@ def _judged(
 ) -> MethodRow:
     counts, n = Counter(tuple(items.tolist()) for items in drawn), len(drawn)
     expected: FloatArray = n * np.array(list(truth.values()))
-    seen = np.array([counts[S] for S in truth])
+    seen: FloatArray = np.array([float(counts[S]) for S in truth])
     outside = n - int(seen.sum())  # sets that break the limits
     distance = (float(np.abs(seen - expected).sum()) + outside) / (2 * n)
     noise = float(np.sqrt(2 * expected / np.pi).sum()) / (2 * n)

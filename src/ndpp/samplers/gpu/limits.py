@@ -48,9 +48,10 @@ class LimitedEngine(BatchEngine):
     def prepare(cls, sampler: LimitedSampler, rest: LimitedSampler, parts: Any) -> LimitedEngine:
         """Copy limits and tilts to the device of the engine that proposes; ``rest`` has those beside the given items."""
         limits, at = rest.limits, parts.components
-        values = np.pad(limits.values.T, ((0, 1), (0, 0)))
-        arrays = rest.theta[at], rest.bound[at], values, limits.low, limits.high
-        return cls(sampler, parts.device, parts, *(torch.from_numpy(part).to(parts.device) for part in arrays))
+        padded = np.pad(limits.values.T, ((0, 1), (0, 0)))
+        arrays = rest.theta[at], rest.bound[at], padded, limits.low, limits.high
+        theta, bound, values, low, high = (torch.from_numpy(part).to(parts.device) for part in arrays)
+        return cls(sampler, parts.device, parts, theta, bound, values, low, high)
 
     def drawn(self, streams: Streams, key: AnyArray, numbers: Tensor) -> Drawn:
         """Draw the samples with these numbers."""

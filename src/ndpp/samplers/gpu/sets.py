@@ -22,6 +22,7 @@ from ndpp.samplers.gpu.kernels.propose import AliasTable, propose, uniforms
 from ndpp.samplers.gpu.proposals import Streams, look_up_cdf
 from ndpp.samplers.gpu.spectra import alias_tables
 from ndpp.samplers.laws import MAX_PROPOSALS, LawSampler
+from ndpp.samplers.limited import LimitedSampler
 
 COMPONENT_STEP, HITS_STEP, ALONE_STEP = 1 << 22, (1 << 22) + 1, (1 << 22) + 2
 """Steps whose random numbers determine the component, the number of hits, and the items hit."""
@@ -114,7 +115,7 @@ class BatchEngine(ABC):
 class LawEngine(BatchEngine):
     """Draws from sets that are proposed for many samples at once; ``size`` is the number of items to propose, if not any number."""
 
-    sampler: LawSampler
+    sampler: LawSampler | LimitedSampler
     size: int | None
     max_samples: int = MAX_BATCH
 
@@ -128,16 +129,16 @@ class LawEngine(BatchEngine):
         if self.size is None:
             found, attempts = self.propose(streams, key, numbers), torch.ones_like(numbers)
         else:
-            found, attempts = self._of_size(streams, key, numbers)
+            found, attempts = self._of_size(streams, key, numbers, self.size)
         counters = {"proposals": attempts, "rejections": attempts - 1, **found.counters}
         return Drawn(torch.cat([found.ids, given], 1), found.sizes + given.shape[1], counters)
 
-    def _of_size(self, streams: Streams, key: AnyArray, numbers: Tensor) -> tuple[Drawn, Tensor]:
+    def _of_size(self, streams: Streams, key: AnyArray, numbers: Tensor, size: int) -> tuple[Drawn, Tensor]:
         """Return for each sample its first proposal of the wanted size, and how many it took."""
 
         def propose(index: Tensor) -> tuple[Drawn, Tensor]:
             proposed = self.propose(streams, key, index)
-            return proposed, proposed.sizes == self.size
+            return proposed, torch.eq(proposed.sizes, size)
 
         def check(tried: int) -> None:
             if tried >= MAX_PROPOSALS:
