@@ -67,7 +67,7 @@ def measure(*, quick: bool, seed: int, say: Say) -> Result:
     name, law, cases = _small_law(seed) if quick else _large_law(seed, say)
     found = [_timed(law, case, limits, 40 if quick else 200, seed) for case, limits in cases.items()]
     say(name)
-    methods = _methods(20_000 if not quick else 3000, seed)
+    methods = _methods(800 if quick else 5000, seed)
     known = [row for row in found if row.exact is not None]
     findings = [
         Finding("P(limits) of accepted proposals and from generating functions, largest difference in standard errors", "",
