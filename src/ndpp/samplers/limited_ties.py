@@ -27,7 +27,7 @@ UNFIT = -12.0
 """Logarithm of the factor of items whose value alone is above a bound."""
 RATIO, EXACT_UP_TO = 1.5, 12
 """What is left of a bound is rounded to powers of this, unless it is a small whole number."""
-UNTILTED, COMMON, SELDOM = 0.05, 0.25, 0.2
+UNTILTED, COMMON, SELDOM = 0.05, 0.25, 0.1
 """Components stay without a tilt if that adds at most the first part to the proposals, or if the second part of all is accepted anyway; the
 third times as much is enough if items are given, as other baskets need other components, and if tilting all takes more than ``LONG``."""
 LONG = 2e9
