@@ -227,7 +227,7 @@ def _judged(
     noise = float(np.sqrt(2 * expected / np.pi).sum()) / (2 * n)
     order = np.argsort(-expected)
     groups = np.minimum(np.arange(len(order)), max(1, int((expected >= 10).sum())))  # rare sets together
-    seen, expected = (np.bincount(groups, weights=values[order]) for values in (seen, expected))
+    seen, expected = (np.asarray(np.bincount(groups, values[order]), np.float64) for values in (seen, expected))
     some = expected > 0
     statistic = float(((seen - expected)[some] ** 2 / expected[some]).sum()) if not outside else np.inf
     return MethodRow(method, n, distance, noise, float(chi2.sf(statistic, some.sum() - 1)), exact)
