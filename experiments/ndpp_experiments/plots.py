@@ -109,8 +109,13 @@ def runtimes(panels: Sequence[Panel], *, slopes: bool = True) -> Figure:
     return drawn
 
 
-def rejections(bars: Sequence[Bar], *, xlabel: str = "rejections for one sample (or one step of a walk)") -> Figure:
-    """Plot horizontal bars by group on a log axis; expected values are hatched and marked with (*).
+def rejections(
+    bars: Sequence[Bar],
+    *,
+    xlabel: str = "rejections for one sample (or one step of a walk)",
+    note: str = "(*) closed-form expectation, not run",
+) -> Figure:
+    """Plot horizontal bars by group on a log axis; expected values are hatched and marked with (*), which ``note`` explains.
 
     Examples
     --------
@@ -151,7 +156,7 @@ def rejections(bars: Sequence[Bar], *, xlabel: str = "rejections for one sample 
     columns[0].set_yticks(list(places.values()), [series for _, series in places])
     drawn.supxlabel(xlabel, fontsize="medium")
     if any(bar.expected for bar in bars):
-        columns[-1].set_title("(*) closed-form expectation, not run", loc="right", fontsize=9)
+        columns[-1].set_title(note, loc="right", fontsize=9)
     return drawn
 
 

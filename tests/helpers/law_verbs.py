@@ -191,12 +191,12 @@ def check_pair_probabilities(entry: Entry) -> None:
 @verb
 def check_marginal_kernel(entry: Entry) -> None:
     """Its minors are the probabilities of containing these items, excluded ones included."""
-    items = tuple(range(entry.truth.n_items))[::-1]
+    items, kept = tuple(range(entry.truth.n_items))[::-1], float(entry.law.kept[0])
     K = entry.law.marginal_kernel(items)
     for A in combinations(range(len(items)), 3):
-        close(np.linalg.det(K[np.ix_(A, A)]), entry.truth.mass([items[a] for a in A]), f"minor of {A}")
+        close(np.linalg.det(K[np.ix_(A, A)]) / kept, entry.truth.mass([items[a] for a in A]), f"minor of {A}")
     for a, b in combinations(range(len(items)), 2):
-        close(K[a, a] * K[b, b] - K[a, b] * K[b, a], entry.truth.mass([items[a], items[b]]), f"minor of {a}, {b}")
+        close((K[a, a] * K[b, b] - K[a, b] * K[b, a]) / kept, entry.truth.mass([items[a], items[b]]), f"minor of {a}, {b}")
 
 
 def entropy_of(p: np.ndarray) -> float:

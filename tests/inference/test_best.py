@@ -125,3 +125,12 @@ def test_many_items():
 def test_bad_input(arguments: dict, error: type[Exception], message: str):
     with pytest.raises(error, match=message):
         ndpp.best_set(**{"law": LAWS["symmetric"], "size": 2} | arguments)
+
+
+def test_a_law_without_the_empty_set_has_the_same_best_sets():
+    law = ndpp.Mixture([ndpp.LowRankKernel(np.diag([3.0, 1.0, 0.5, 2.0]) / scale) for scale in (1.0, 30.0)], [0.4, 0.6])
+    for size in (1, 2):
+        found, other = ndpp.best_set(law, size, rng=0), ndpp.best_set(law.without_empty(), size, rng=0)
+        assert found.items.tolist() == other.items.tolist()
+        assert other.log_weight == pytest.approx(law.without_empty().log_prob(other.items))
+        assert other.log_weight <= other.bound <= 0

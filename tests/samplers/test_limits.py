@@ -32,6 +32,7 @@ from ndpp.samplers.limited_ties import RATIO, rounded
 def _always_tilted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tilt components even where limits are kept so often that it does not pay."""
     monkeypatch.setattr("ndpp.samplers.limited_ties.COMMON", np.inf)
+    monkeypatch.setattr("ndpp.samplers.limited_ties.TIMES_GIVEN", 1.05)
 
 
 def check_draws(sampler: LimitedSampler, law: dict[tuple[int, ...], float], n: int = 300) -> None:

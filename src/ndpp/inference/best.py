@@ -127,7 +127,7 @@ def best_set(
         if len(start) < size:
             _exchange(law, items, start, weigh)
     key, best = max(seen.items(), key=lambda found: found[1])
-    log_mass = log_sum(law._log_weights + law._log_started(start, size)) if len(start) else law.log_normalizer(size)
+    log_mass = log_sum(law._log_weights + law._log_masses(start, size))
     left = 1 - float(np.exp(np.array(list(seen.values())) - log_mass).sum())
     bound = min(log_mass + float(np.log(max(left, ROUNDING))), _relaxed(law, start, size))
     return BestSet(np.array(key, np.int64), best, bound if bound > best + LEAST_GAIN else best)
@@ -152,6 +152,7 @@ def _exchange(law: Law, items: IntArray, given: IntArray, weigh: Callable[[Any],
 @singledispatch
 def _swaps(law: Law, items: IntArray) -> FloatArray:
     """Return P(S − i + a) / P(S) of all items i of S and all a, shape (size, n_items)."""
+    law = law.with_empty()  # what is left of one item
     rest = Baskets.from_lists([np.delete(items, i).tolist() for i in range(len(items))], n_items=law.n_items)
     scores, log_whole = scores_or_nan(law, rest), law.log_probs(rest)
     with np.errstate(invalid="ignore"):

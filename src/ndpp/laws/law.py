@@ -279,7 +279,7 @@ class Law(ABC):
                 return np.asarray(logsumexp(np.log(self.weights) + self.component_log_probs(baskets), axis=1))
         out, those = np.full(len(baskets), -np.inf), np.flatnonzero(baskets.sizes == self.check_size(size))
         log_weights = logsumexp(self._log_weights + self._log_whole(baskets[those]), axis=1)
-        out[those] = log_weights - self.log_normalizer(size)
+        out[those] = log_weights - self._log_total(size)
         return out
 
     def component_log_probs(self, baskets: Baskets) -> FloatArray:

@@ -27,9 +27,12 @@ UNFIT = -12.0
 """Logarithm of the factor of items whose value alone is above a bound."""
 RATIO, EXACT_UP_TO = 1.5, 12
 """What is left of a bound is rounded to powers of this, unless it is a small whole number."""
-UNTILTED, COMMON, SELDOM = 0.05, 0.25, 0.2
-"""Components stay without a tilt if that adds at most the first part to the proposals, or if the second part of all is accepted anyway; the
-third times as much is enough if items are given, as other baskets need other components, and if tilting all takes more than ``LONG``."""
+TIMES, TIMES_GIVEN = 1.05, 3.0
+"""Components stay without a tilt if there are so many times as many proposals then, or, if items are given, as other baskets need other
+components."""
+COMMON, SELDOM = 0.25, 0.1
+"""They do so, too, if this part of all proposals is accepted anyway; the second times as much is enough if items are given, and if tilting
+all components takes more than ``LONG``."""
 LONG = 2e9
 """Operations."""
 
@@ -114,7 +117,8 @@ class Tilts:
         guess = np.where(self.components.is_tilted, plain * np.exp((self.log_bound + log_units).clip(max=0.0)), plain)
         within = chances_within(self.mean, self.variance, left.low, left.high).prod(axis=1) * np.exp(-self.n_unfit)
         common = COMMON * SELDOM ** (int(len(ids) > 0) + self.takes_long)
-        enough = max(guess.sum() / (1 - UNTILTED), float(plain @ within) / common)
+        times = TIMES_GIVEN if len(ids) else TIMES
+        enough = max(times * guess.sum(), float(plain @ within) / common)
         order = np.argsort(guess - plain, kind="stable")
         still = plain.sum() - np.cumsum((plain - guess)[order])
         which = order[: 0 if plain.sum() <= enough else 1 + int(np.argmax(still <= enough))]

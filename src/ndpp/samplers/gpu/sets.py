@@ -146,16 +146,20 @@ class LawEngine(BatchEngine):
         if self.size is None:
             found, attempts = self.propose(streams, key, numbers), torch.ones_like(numbers)
         else:
-            found, attempts = self._of_size(streams, key, numbers)
+            found, attempts = self._of_size(streams, key, numbers, self.size)
         counters = {"proposals": attempts, "rejections": attempts - 1, **found.counters}
         return Drawn(torch.cat([found.ids, given], 1), found.sizes + given.shape[1], counters)
 
-    def _of_size(self, streams: Streams, key: AnyArray, numbers: Tensor) -> tuple[Drawn, Tensor]:
+    def _of_size(self, streams: Streams, key: AnyArray, numbers: Tensor, size: int) -> tuple[Drawn, Tensor]:
         """Return for each sample its first proposal of the wanted size, and how many it took."""
 
         def propose(index: Tensor) -> tuple[Drawn, Tensor]:
             proposed = self.propose(streams, key, index)
+<<<<<<< HEAD
             return proposed, torch.as_tensor(proposed.sizes == self.size)
+=======
+            return proposed, torch.eq(proposed.sizes, size)
+>>>>>>> w-limits
 
         def check(tried: int) -> None:
             if tried >= MAX_PROPOSALS:
