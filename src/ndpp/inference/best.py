@@ -63,7 +63,8 @@ def best_set(
     """Return a set of large P(S), never worse than that of :func:`greedy_map`, and an upper bound on that of every set of its size.
 
     The greedy set and the best of some exact samples are improved by exchanging one item at a time, as long as that helps. Each exchange
-    costs O(n size (r + size)) for a kernel, and ``size`` times :func:`next_item_scores` for a mixture.
+    costs O(n size (r + size)) for a kernel, and ``size`` times :func:`next_item_scores` for a mixture, whose bound takes as long as its
+    ``size_distribution()``.
 
     Parameters
     ----------
