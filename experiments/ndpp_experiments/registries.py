@@ -92,8 +92,8 @@ def _splits(quick: bool, seed: int) -> Iterator[tuple[str, Baskets, Baskets, Bas
         for category in QUICK if quick else PUBLISHED:
             parts = [load_baskets(f"{category}.{part}", folder=folder) for part in ("train", "valid", "test")]
             n_items = max(part.n_items for part in parts)
-            whole = [Baskets.from_lists(part.to_lists(), n_items=n_items) for part in parts]
-            yield category, *whole
+            train, validation, test = (Baskets.from_lists(part.to_lists(), n_items=n_items) for part in parts)
+            yield category, train, validation, test
     except DataNotFoundError:
         for i in range(2):
             made = make_baskets(1500, 20 + 5 * i, mean_size=2.0, rng=[seed, i]).baskets.select(min_size=1)
