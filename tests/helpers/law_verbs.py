@@ -196,7 +196,9 @@ def check_marginal_kernel(entry: Entry) -> None:
     for A in combinations(range(len(items)), 3):
         close(np.linalg.det(K[np.ix_(A, A)]) / kept, entry.truth.mass([items[a] for a in A]), f"minor of {A}")
     for a, b in combinations(range(len(items)), 2):
-        close((K[a, a] * K[b, b] - K[a, b] * K[b, a]) / kept, entry.truth.mass([items[a], items[b]]), f"minor of {a}, {b}")
+        close(
+            (K[a, a] * K[b, b] - K[a, b] * K[b, a]) / kept, entry.truth.mass([items[a], items[b]]), f"minor of {a}, {b}"
+        )
 
 
 def entropy_of(p: np.ndarray) -> float:

@@ -261,7 +261,7 @@ class LowRankKernel(WeighedSets):
         return (self,)
 
     @property
-    def _parts(self) -> tuple[LowRankKernel]:
+    def _plain_components(self) -> tuple[LowRankKernel]:
         return (self.with_empty(),)
 
     def log_normalizers(self) -> FloatArray:

@@ -86,7 +86,7 @@ class Law(ABC):
 
     @property
     @abstractmethod
-    def _parts(self) -> Sequence[Any]:
+    def _plain_components(self) -> Sequence[Any]:
         """The components, as distributions of their own that may be empty."""
 
     @abstractmethod
@@ -221,7 +221,7 @@ class Law(ABC):
     @property
     def components(self) -> Sequence[Any]:
         """The components, as distributions of their own."""
-        return [part.without_empty() for part in self._parts] if self.nonempty else self._parts
+        return [part.without_empty() for part in self._plain_components] if self.nonempty else self._plain_components
 
     @cached_property
     def kept(self) -> FloatArray:

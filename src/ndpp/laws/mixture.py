@@ -63,7 +63,7 @@ class Mixture(Law):
     parametrisation = "mixture"
     stored = {"component_weights", "{c}.X", "{c}.W"}, {"{c}.support", "{c}.weights", "{c}.background"}
     _memory = MEMORY
-    _parts: Any = ()
+    _plain_components: Any = ()
     _make_tied: ClassVar[Callable[..., Mixture]]
     """The class of mixtures with shared ties, which builds on this one; ``ndpp/laws/__init__.py`` connects it."""
 
@@ -87,7 +87,7 @@ class Mixture(Law):
         self.nonempty = any(kernel.nonempty for kernel in components)
         if self.nonempty and not all(kernel.nonempty for kernel in components):
             raise InvalidInputError("all components must leave out the empty set, or none; make them without_empty()")
-        self._parts = tuple(kernel.with_empty() for kernel in components)
+        self._plain_components = tuple(kernel.with_empty() for kernel in components)
         self._set(weights, len(components), names)
         self.catalogue = components[0].catalogue
 
@@ -140,18 +140,20 @@ class Mixture(Law):
     @cached_property
     def largest(self) -> IntArray:
         """The size of the largest set of each component."""
-        return np.array([kernel.max_size for kernel in self._parts])
+        return np.array([kernel.max_size for kernel in self._plain_components])
 
     @cached_property
     def _sizes(self) -> FloatArray:
-        distributions = [kernel.size_distribution() for kernel in self._parts]
+        distributions = [kernel.size_distribution() for kernel in self._plain_components]
         out = np.zeros((len(distributions), max(map(len, distributions))))
         for row, distribution in zip(out, distributions):
             row[: len(distribution)] = distribution
         return out
 
     def _joint_sizes(self, ids: IntArray) -> FloatArray:
-        parts = [weight * kernel._joint_sizes(ids) for weight, kernel in zip(self._free_weights, self._parts)]
+        parts = [
+            weight * kernel._joint_sizes(ids) for weight, kernel in zip(self._free_weights, self._plain_components)
+        ]
         out = np.zeros((len(ids), max(part.shape[1] for part in parts)))
         for part in parts:
             out[:, : part.shape[1]] += part
@@ -165,22 +167,22 @@ class Mixture(Law):
         return self._log_started(np.empty(0, np.int64), size)
 
     def _log_whole(self, baskets: Baskets) -> FloatArray:
-        return np.stack([kernel.log_probs(baskets) for kernel in self._parts], axis=1)
+        return np.stack([kernel.log_probs(baskets) for kernel in self._plain_components], axis=1)
 
     def _log_whole_of(self, ids: IntArray) -> FloatArray:
-        return np.array([kernel.log_prob(ids) for kernel in self._parts])
+        return np.array([kernel.log_prob(ids) for kernel in self._plain_components])
 
     def _log_started(self, ids: IntArray, size: int | None) -> FloatArray:
-        return np.array([kernel._log_mass(ids, size) - kernel._log_unit for kernel in self._parts])
+        return np.array([kernel._log_mass(ids, size) - kernel._log_unit for kernel in self._plain_components])
 
     def _total_laws(self, ids: IntArray, steps: FloatArray, active: IntArray) -> Iterator[Total]:
         for c in active.tolist():
-            yield from self._parts[c]._total_laws(ids, steps, np.zeros(1, np.int64))
+            yield from self._plain_components[c]._total_laws(ids, steps, np.zeros(1, np.int64))
 
     def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
         out = np.zeros(self.n_items)
         for c, share in zip(active.tolist(), shares):
-            out += share * self._parts[c].inclusion_probabilities(size, ids)
+            out += share * self._plain_components[c].inclusion_probabilities(size, ids)
         return out
 
     def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
@@ -188,14 +190,16 @@ class Mixture(Law):
 
         If the empty set is left out, Cov_c is that before, divided by P_c(S ≠ ∅).
         """
-        parts = (w * kernel.mean_covariances(first, second) for w, kernel in zip(self._free_weights, self._parts))
+        parts = (
+            w * kernel.mean_covariances(first, second) for w, kernel in zip(self._free_weights, self._plain_components)
+        )
         return np.asarray(sum(parts))
 
     # -- files ---------------------------------------------------------------------------------------------------------------
 
     def _arrays(self) -> dict[str, Any]:
         arrays: dict[str, Any] = {"component_weights": self.weights}
-        for c, kernel in enumerate(self._parts):
+        for c, kernel in enumerate(self._plain_components):
             own = kernel._arrays() | {"X": kernel.X.read() if isinstance(kernel.X, Rows) else kernel.X}
             arrays |= {f"{c}.{name}": array for name, array in own.items()}
         return arrays
@@ -240,16 +244,16 @@ class Mixture(Law):
 
     def log_normalizers(self) -> FloatArray:
         """Return the log weight of all sets of each component."""
-        return np.array([kernel._log_unit for kernel in self._parts])
+        return np.array([kernel._log_unit for kernel in self._plain_components])
 
     def _chosen(self, which: IntArray, weights: FloatArray, names: Sequence[str] | None) -> Mixture:
         """Return some of the components."""
-        return Mixture([self._parts[c] for c in which], weights, names=names)
+        return Mixture([self._plain_components[c] for c in which], weights, names=names)
 
     def _given(self, ids: IntArray) -> Mixture:
         """Return all components given items, with the weights that they had; without those that have them by rounding alone."""
         kernels: dict[int, LowRankKernel] = {}
-        for c, kernel in enumerate(self._parts):
+        for c, kernel in enumerate(self._plain_components):
             try:
                 kernels[c] = kernel.condition(ids)
             except NoConditionalKernelError:
@@ -260,4 +264,6 @@ class Mixture(Law):
 
     def _each_tilted(self, ids: IntArray, factors: FloatArray | None) -> Mixture:
         """Return all components tilted, with the weights that they had."""
-        return Mixture([kernel._tilt(ids, factors) for kernel in self._parts], self.weights, names=self.names)
+        return Mixture(
+            [kernel._tilt(ids, factors) for kernel in self._plain_components], self.weights, names=self.names
+        )

@@ -89,7 +89,7 @@ class SharedTies(Mixture):
         return {name: value for name, value in vars(self).items() if name not in ("_drawers", "_last_sides")}
 
     @property
-    def _parts(self) -> Components:
+    def _plain_components(self) -> Components:
         return Components(self)
 
     @property

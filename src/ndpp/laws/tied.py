@@ -265,7 +265,7 @@ class TiedMixture(SharedTies):
         for i, (c, share) in enumerate(zip(active.tolist(), shares)):
             chances = tilted._tilted_to(i, left).law.inclusions(left)
             if abs(chances.sum() - left) > MAX_LOSS * left:  # rounding matters: with more care
-                chances = rest._parts[c].inclusion_probabilities(left)[rest.base.support]
+                chances = rest._plain_components[c].inclusion_probabilities(left)[rest.base.support]
             out[rest.base.support] += share * chances
         return out
 

@@ -229,7 +229,7 @@ class ComponentSource(NamedTuple):
 
     def __call__(self, c: int) -> Sampler:
         """Return the sampler of component c, which rejects nothing."""
-        return _prepare(self.mixture._parts[c], self.asked)
+        return _prepare(self.mixture._plain_components[c], self.asked)
 
 
 @_prepare.register

@@ -85,7 +85,7 @@ def _prepare_limited(law: Law, limits: Any, asked: Asked) -> LimitedSampler:
     left = whole.beside(ids)
     allowed = left.fitting
     allowed[np.asarray(asked.exclude)], allowed[ids] = False, True
-    parts = law._parts
+    parts = law._plain_components
     rest = [kernel.tilt(allowed.astype(np.float64)) for kernel in parts]
     room = [(kernel.max_size if size is None else size) - len(ids) for kernel in rest]
     chances = np.zeros((n, law.n_items))

@@ -49,15 +49,8 @@ class LimitedEngine(BatchEngine):
         """Copy limits and tilts to the device of the engine that proposes; ``rest`` has those beside the given items."""
         limits, at = rest.limits, parts.components
         padded = np.pad(limits.values.T, ((0, 1), (0, 0)))
-<<<<<<< HEAD
-        theta, bound, values, low, high = (
-            torch.from_numpy(part).to(parts.device)
-            for part in (rest.theta[at], rest.bound[at], padded, limits.low, limits.high)
-        )
-=======
         arrays = rest.theta[at], rest.bound[at], padded, limits.low, limits.high
         theta, bound, values, low, high = (torch.from_numpy(part).to(parts.device) for part in arrays)
->>>>>>> w-limits
         return cls(sampler, parts.device, parts, theta, bound, values, low, high)
 
     def drawn(self, streams: Streams, key: AnyArray, numbers: Tensor) -> Drawn:

@@ -155,11 +155,7 @@ class LawEngine(BatchEngine):
 
         def propose(index: Tensor) -> tuple[Drawn, Tensor]:
             proposed = self.propose(streams, key, index)
-<<<<<<< HEAD
-            return proposed, torch.as_tensor(proposed.sizes == self.size)
-=======
             return proposed, torch.eq(proposed.sizes, size)
->>>>>>> w-limits
 
         def check(tried: int) -> None:
             if tried >= MAX_PROPOSALS:
