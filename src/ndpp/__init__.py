@@ -68,7 +68,7 @@ def _prepare_sampler(law: Law, **options: Any) -> Any:
     """Prepare the exact sampler of a distribution; samplers are imported on first use, since Numba takes its time."""
     from ndpp.samplers import laws, limits
 
-    return limits.prepare(law, **options) if "limits" in options else laws.prepare(law, **options)
+    return laws.remembered(law, limits.prepare if "limits" in options else laws.prepare, options)
 
 
 Law._prepare_sampler, Law.recommend = _prepare_sampler, recommend

@@ -11,6 +11,7 @@ from scipy import sparse
 from ndpp._types import AnyArray, FloatArray
 from ndpp._validation import check_choice, check_matrix, plain_array
 from ndpp.errors import InvalidInputError, InvalidKernelError
+from ndpp.linalg.coordinates import SMALL
 from ndpp.linalg.scaling import EPS
 
 MOST_ENTRIES = 2**28
@@ -65,7 +66,10 @@ def dense_parts(L: Any, name: str = "L") -> tuple[FloatArray, FloatArray | None]
         raise InvalidInputError(f"{name} must be square; its shape is {L.shape}")
     eps, L = float(np.finfo(L.dtype).eps), L.astype(np.float64)
     if np.abs(L - L.T).max() <= 16 * eps * np.abs(L).max():
-        return symmetric_rows((L + L.T) / 2, name, eps), None
+        L = (L + L.T) / 2
+        X = symmetric_rows(L, name, eps)
+        is_whole = len(L) > SMALL and 2 * X.shape[1] > len(L)
+        return (np.eye(len(L)), L) if is_whole else (X, None)
     lowest = float(sl.eigvalsh((L + L.T) / 2, subset_by_index=[0, 0])[0])
     if lowest < -8 * eps * len(L) * np.abs(L).max():
         raise _not_accretive(name, lowest)
