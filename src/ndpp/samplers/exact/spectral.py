@@ -26,7 +26,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ndpp._compiled import jitable, njit
+from ndpp._compiled import interpreted, jitable, njit
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import clip_probabilities
 from ndpp.errors import PrecisionError
@@ -116,7 +116,8 @@ class Projection:
         """Draw the further items of one sample, as rows in any order."""
         if self.among_all:
             _, chance, heads = self.spectrum
-            chosen = choose(seed_words(rng), chance, heads)
+            coins = rng.random(len(chance))  # nothing is compiled on this way
+            chosen = interpreted(given_heads)(chance, heads, coins) if heads.size else np.flatnonzero(coins < chance)
             return Done(draw_among_all(rng, self.spectrum.vectors[chosen]), len(chosen))
         arrays = self.index.arrays
         drawn = Drawn(*suited(self.rows, _draw)(seed_words(rng), *self.spectrum, self.rows, self.factors, arrays))
@@ -195,15 +196,13 @@ def draw_projection(seed: AnyArray, V: FloatArray, rows: Rows, factors: FloatArr
     return Drawn(items, done, proposals, largest)
 
 
-@njit()
 def heads_table(p: FloatArray, q: FloatArray, most: int) -> FloatArray:
     """Return P(j heads among the first i coins) for 0 ≤ i ≤ r, 0 ≤ j ≤ most; q is 1 − p."""
     heads = np.zeros((p.size + 1, most + 1))
     heads[0, 0] = 1.0
     for i in range(p.size):
-        heads[i + 1, 0] = heads[i, 0] * q[i]
-        for j in range(1, min(most, i + 1) + 1):
-            heads[i + 1, j] = heads[i, j] * q[i] + heads[i, j - 1] * p[i]
+        np.multiply(heads[i], q[i], out=heads[i + 1])
+        heads[i + 1, 1:] += heads[i, :-1] * p[i]
     return heads
 
 
