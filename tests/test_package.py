@@ -26,6 +26,7 @@ ROOMS = (
     "datasets",
     "answers",
     "plots",
+    "features",
     "items",
     "rows",
 )

@@ -21,7 +21,7 @@ from ndpp.inference import (
 from ndpp.laws import FamilyMixture, Law, Limit, LowRankKernel, Mixture, load, load_metadata, save
 
 if TYPE_CHECKING:
-    from ndpp import answers, datasets, diagnostics, metrics, plots, samplers
+    from ndpp import answers, datasets, diagnostics, features, metrics, plots, samplers
     from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, fit
 
 __version__ = "0.1.0"
@@ -44,6 +44,7 @@ __all__ = [
     "datasets",
     "diagnostics",
     "diversify",
+    "features",
     "fit",
     "greedy_map",
     "greedy_map_many",
@@ -60,7 +61,7 @@ __all__ = [
     "save",
 ]
 
-_PACKAGES = ("answers", "datasets", "diagnostics", "explain", "metrics", "plots", "samplers")
+_PACKAGES = ("answers", "datasets", "diagnostics", "explain", "features", "metrics", "plots", "samplers")
 _LEARNING = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP", "fit")
 
 
