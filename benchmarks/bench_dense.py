@@ -130,7 +130,7 @@ def main(n: int) -> None:
     row(f"nonsymmetric, 200 items, any size, by {general.sampler().route}", plain / 20, own / 20)
     X = np.random.default_rng(3).standard_normal((2000, 384)) / 20
     W = np.eye(384) + (turn := np.random.default_rng(4).standard_normal((384, 384)) / 20) - turn.T
-    kernel = ndpp.LowRankKernel(X, W)
+    kernel = ndpp.LowRankKernel(X, W).rescale(10)
     kernel.coordinates  # noqa: B018
     kernel.exclude([0]).sample(1)  # compiled code
     row(

@@ -213,7 +213,9 @@ class LowRankKernel(WeighedSets):
                 f"must be a number above 0 and below {self.max_size}, the largest size of a sample; got {expected_size!r}",
                 argument="expected_size",
             )
-        odds = np.concatenate([self.odds[self.odds > 0], np.linalg.eigvals(self.coordinates.B)])
+        values = self.coordinates.eigenvalues
+        values = np.linalg.eigvals(self.coordinates.B) if values is None else values
+        odds = np.concatenate([self.odds[self.odds > 0], values])
         c = tilt_to_size(odds, float(expected_size))
         if self.background is None:
             return self._tilt(self.support, np.full(self.n_rows, c))
