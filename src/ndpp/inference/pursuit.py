@@ -36,6 +36,10 @@ LAZY = 2**20
 """With more entries of X than this, gains are updated where they may matter, and not all of them."""
 
 
+BY_ITEMS = 2048
+"""Number of items up to which the Cholesky factor is kept by items, rather than in the columns of X."""
+
+
 class Inner(NamedTuple):
     """W in double precision, None for the identity, its magnitudes, and whether it is symmetric."""
 
@@ -168,6 +172,8 @@ class Lazy:
     ``base`` items or later, and some are updated from there by one product with the vectors of the items since; where that would cost
     more than updating all, all are. O(n d k) at worst.
 
+    Up to ``BY_ITEMS`` items, the products x_aᵀu_j of all items are kept rather than u_j: fewer and smaller steps.
+
     A gain is L_aa less squares (x_aᵀu_j)², each with the relative error ``weights[j]`` of its pivot.
     """
 
@@ -188,7 +194,8 @@ class Lazy:
         self.noise, self.gains, self.at_base = self.rounding * scale, self.own.copy(), self.own
         self.gains[~open] = -np.inf
         self.largest, self.worst = float(scale.max()), self.rounding
-        self.vectors, self.weights, self.is_sure = np.empty((size, d)), np.empty(size), True
+        self.by_items = X is None or (not self.is_lazy and n <= BY_ITEMS)
+        self.vectors, self.weights, self.is_sure = np.empty((size, n if self.by_items else d)), np.empty(size), True
 
     @property
     def sure(self) -> list[bool]:
@@ -200,7 +207,7 @@ class Lazy:
         if self.base < self.count:
             self._find()
         gains = self.gains
-        top = float(gains.max())
+        top = float(gains[gains.argmax()])  # less overhead than max
         if not (SMALLEST < top < LARGEST and self.worst * self.largest <= TIE * top):
             self.is_sure = False
         pick = int((gains >= top * (1 - TIE)).argmax())
@@ -208,16 +215,17 @@ class Lazy:
 
     def add(self, picks: Any) -> None:
         """Add an item."""
-        row, j = int(picks[0]), self.count
-        x, doubt = None if self.X is None else self.X[row].astype(np.float64, copy=False), float(self.noise[row])
+        row, j, doubt = int(picks[0]), self.count, float(self.noise[int(picks[0])])
+        x = None if self.X is None else self.X[row].astype(np.float64, copy=False)
         u = self.W[row] if x is None else x if self.W is None else self.W.dot(x)
+        if self.by_items and x is not None:
+            u = self.X.dot(u)
         if j:
             before = self.vectors[:j]
-            along = before[:, row].copy() if x is None else before.dot(x)
+            along = before[:, row] if self.by_items else before.dot(x)
             u = u - along.dot(before)
-            along *= along
-            doubt += float(along.dot(self.weights[:j]))
-        pivot = float(u[row] if x is None else x.dot(u))
+            doubt += float((along * along).dot(self.weights[:j]))
+        pivot = float(u[row] if self.by_items else x.dot(u))
         if not (pivot > SMALLEST and doubt <= TIE * pivot):
             self.is_sure = False
             return
@@ -225,7 +233,7 @@ class Lazy:
         self.weights[j] = weight = 4 * EPS + doubt / pivot
         self.worst, self.count = max(self.worst, self.rounding + weight), j + 1
         if not self.is_lazy:
-            change, self.base = u if self.X is None else self.X.dot(u), self.count
+            change, self.base = u if self.by_items else self.X.dot(u), self.count
             self.gains -= change * change
         self.open[row], self.gains[row] = False, -np.inf
 
