@@ -64,6 +64,8 @@ def extend(run: Pursuit | Lazy, count: int) -> tuple[list[Any], list[Any]]:
     picks: list[Any] = []
     gains: list[Any] = []
     with np.errstate(all="ignore"):  # what is not sure is computed again
+        if isinstance(run, Lazy) and run.by_items:
+            return run.extend(count)
         while len(picks) < count:
             best, gain = run.best()
             if not any(run.sure):
@@ -212,6 +214,41 @@ class Lazy:
             self.is_sure = False
         pick = int((gains >= top * (1 - TIE)).argmax())
         return [pick], [gains[pick]]
+
+    def extend(self, count: int) -> tuple[list[Any], list[Any]]:
+        """Add up to so many items by their products, as :meth:`best` and :meth:`add` do, with less overhead."""
+        gains, vectors, weights, noise, (X, W) = self.gains, self.vectors, self.weights, self.noise, (self.X, self.W)
+        space, picks, found, j = np.empty(len(gains)), list[Any](), list[Any](), self.count
+        while len(picks) < count:
+            top = float(gains[gains.argmax()])
+            if not (SMALLEST < top < LARGEST and self.worst * self.largest <= TIE * top):
+                self.is_sure = False
+                break
+            row = int((gains >= top * (1 - TIE)).argmax())
+            picks.append([row])
+            found.append([float(gains[row])])
+            if len(picks) == count:
+                break
+            u, doubt = vectors[j], float(noise[row])
+            if X is None:
+                u[:] = W[row]
+            else:
+                X.dot(X[row] if W is None else W.dot(X[row]), out=u)
+            if j:
+                along = vectors[:j, row]
+                u -= along.dot(vectors[:j], out=space)
+                doubt += float((along * along).dot(weights[:j]))
+            pivot = float(u[row])
+            if not (pivot > SMALLEST and doubt <= TIE * pivot):
+                self.is_sure = False
+                break
+            u /= pivot**0.5
+            gains -= np.multiply(u, u, out=space)
+            gains[row] = -np.inf
+            weights[j] = weight = 4 * EPS + doubt / pivot
+            self.worst, j = max(self.worst, self.rounding + weight), j + 1
+        self.base = self.count = j
+        return picks, found
 
     def add(self, picks: Any) -> None:
         """Add an item."""
