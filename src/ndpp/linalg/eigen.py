@@ -39,7 +39,7 @@ class EigenBasis(NamedTuple):
         """Decompose B; None if the decomposition disagrees with the resolvents. O(r³)."""
         B = coords.B
         if coords.eigenvalues is not None:
-            same = np.eye(coords.rank)
+            same = np.eye(coords.rank, dtype=complex)
             return cls(coords.eigenvalues.astype(complex), np.ones(coords.rank), same, same)
         if not (B.size and np.isfinite(B).all()):
             return None

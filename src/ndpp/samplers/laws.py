@@ -207,36 +207,40 @@ def remembered(law: Law, prepare: Callable[..., Sampler], options: dict[str, Any
 
 
 class Kept:
-    """A sampler that stays with its law."""
+    """A sampler that stays with its law. What it caches while it draws counts, too."""
 
     def __init__(self, law: Law, sampler: Sampler) -> None:
-        self.sampler, self._known = sampler, law
+        self.sampler, self._caches = sampler, list[Cache]()
+        seen = {id(law), *(id(_owner(part)) for part in list(vars(law).values()))}
+        self._fixed = _bytes_of(sampler, seen, self._caches)
 
     @property
     def n_bytes(self) -> int:
         """Bytes of the sampler, in addition to those of the law."""
-        seen = {id(self._known), *(id(_owner(part)) for part in vars(self._known).values())}
-        return _bytes_of(self.sampler, seen)
+        return self._fixed + sum(cache.n_bytes for cache in self._caches)
 
 
 def _owner(array: Any) -> Any:
     return array if not isinstance(array, np.ndarray) or array.base is None else array.base
 
 
-def _bytes_of(value: Any, seen: set[int]) -> int:
-    """Return the bytes of all arrays that a part of a sampler holds and that have not been seen yet."""
+def _bytes_of(value: Any, seen: set[int], caches: list[Cache]) -> int:
+    """Return the bytes of all arrays that a part of a sampler holds and that have not been seen yet; list its caches instead."""
     value = _owner(value)
     if id(value) in seen or isinstance(value, (str, Catalogue)):
         return 0
     seen.add(id(value))
-    if isinstance(value, (np.ndarray, Cache)):
-        return value.nbytes if isinstance(value, np.ndarray) else value.n_bytes
+    if isinstance(value, np.ndarray):
+        return value.nbytes
     if isinstance(value, Store):
         return value.most * COMPONENT_BYTES
-    parts = value if isinstance(value, (tuple, list)) else value.values() if isinstance(value, dict) else ()
+    if isinstance(value, Cache):
+        caches.append(value)
+        return 0
+    parts = list(value.values()) if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
     if type(value).__module__.startswith("ndpp") and hasattr(value, "__dict__"):
         parts = [*parts, *vars(value).values()]
-    return sum(_bytes_of(part, seen) for part in parts)
+    return sum(_bytes_of(part, seen, caches) for part in parts)
 
 
 @singledispatch

@@ -77,7 +77,7 @@ class Cache:
     @property
     def n_bytes(self) -> int:
         """Bytes of all values, as they were when last used."""
-        return sum(self._sizes.values())
+        return sum(list(self._sizes.values()))  # a copy: another thread may be at work
 
 
 class Circle(NamedTuple):
