@@ -18,8 +18,6 @@ from ndpp.errors import InvalidInputError
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg.factor import row_blocks
 
-__all__ = ["Features", "fourier", "nystroem", "pivoted_cholesky"]
-
 CHANCE = 0.05
 """With at most this probability, an entry of random Fourier features is off by more than ``error``."""
 
