@@ -35,6 +35,7 @@ QUESTIONS = {"recommend": "ndpp.recommend"}
 UNLISTED = {
     "ndpp_experiments.registry": ["EXPERIMENTS", "reproduce"],
     "ndpp.samplers.registry": ["SAMPLERS", "Request", "SamplerSpec", "Sizes", "Timing", "find", "offered"],
+    "ndpp.features": ["Features", "fourier", "nystroem", "pivoted_cholesky"],
     "ndpp.errors": [
         "BudgetExceededError",
         "DeviceError",

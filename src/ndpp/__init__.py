@@ -22,7 +22,7 @@ from ndpp.inference import (
 from ndpp.laws import FamilyMixture, Law, Limit, LowRankKernel, Mixture, load, load_metadata, save
 
 if TYPE_CHECKING:
-    from ndpp import answers, datasets, diagnostics, metrics, plots, samplers, select
+    from ndpp import answers, datasets, diagnostics, features, metrics, plots, samplers, select
     from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, fit
 
 __version__ = "0.1.0"
@@ -46,6 +46,7 @@ __all__ = [
     "datasets",
     "diagnostics",
     "diversify",
+    "features",
     "fit",
     "greedy_map",
     "greedy_map_many",
@@ -63,7 +64,7 @@ __all__ = [
     "select",
 ]
 
-_PACKAGES = ("answers", "datasets", "diagnostics", "explain", "metrics", "plots", "samplers", "select")
+_PACKAGES = ("answers", "datasets", "diagnostics", "explain", "features", "metrics", "plots", "samplers", "select")
 _LEARNING = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP", "fit")
 
 
@@ -71,7 +72,7 @@ def _prepare_sampler(law: Law, **options: Any) -> Any:
     """Prepare the exact sampler of a distribution; samplers are imported on first use, since Numba takes its time."""
     from ndpp.samplers import laws, limits
 
-    return limits.prepare(law, **options) if "limits" in options else laws.prepare(law, **options)
+    return laws.remembered(law, limits.prepare if "limits" in options else laws.prepare, options)
 
 
 Law._prepare_sampler, Law.recommend = _prepare_sampler, recommend

@@ -28,6 +28,7 @@ from ndpp.samplers import Exact
 from ndpp.samplers.base import stream, stream_key
 from ndpp.samplers.exact.node_route import NodesRoute, State
 from ndpp.samplers.exact.routes import Unfinished
+from ndpp.samplers.exact.sweep import Sweep
 from ndpp.samplers.shared import prepare_components
 
 T = TypeVar("T")
@@ -190,7 +191,8 @@ class Prepared:
             law = self.law if candidates is None else self.law.restrict(np.union1d(candidates, given))
             sampler: Any = law.sampler(size=size, given=given, exclude=exclude, memory=MEMORY, limits=kept)
         else:
-            if not own.symmetric and (size is None or len(given) < size <= self.law.rank):
+            is_begun = own.route != Sweep.name if size is None else len(given) < size <= self.law.rank
+            if not own.symmetric and is_begun:
                 # A basket that never occurs has no precise answer here: the careful way below knows, and says so.
                 with contextlib.suppress(PrecisionError):
                     return list(_shared(own, given, size, n, seed))

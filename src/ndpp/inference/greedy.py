@@ -24,7 +24,8 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit, Limits
 from ndpp.linalg.operations import Array
-from ndpp.linalg.schur import MAX_LOSS, ROUNDING, eliminate, rounding_of
+from ndpp.linalg.scaling import ROUNDING
+from ndpp.linalg.schur import MAX_LOSS, eliminate
 from ndpp.rows import Rows
 
 TINY = float(np.finfo(np.float64).tiny)
@@ -181,7 +182,7 @@ def _among(law: Law, size: int, given: Items, candidates: Items | None, window: 
         rows = np.union1d(start, law.rows_of(rows[law.can_occur(rows)]))
         open = ~np.isin(rows, start)
         if len(rows) >= size > len(start) and len(rows) < law.n_rows:
-            run = pursuit(law._factor[rows], open, size, _inner(law), window=window)
+            run = _run(law, rows, open, size, window)
             _add(run, np.searchsorted(rows, start))
             picks = [int(pick) for (pick,) in extend(run, size - len(start))[0]]
             if len(picks) == size - len(start):
@@ -370,17 +371,33 @@ def _begun(law: Law, rows: IntArray, allowed: BoolArray, size: int, window: int 
     """Return a run from the rows of X to which the given ones have been added; None where there are no such rows in memory."""
     if not _is_plain(law) or isinstance(law._factor, Rows):
         return None
-    law.check_unchanged()
-    run = pursuit(law._factor, allowed.copy(), size, _inner(law), window=window, lazy=lazy)
+    run = _run(law, None, allowed.copy(), size, window, lazy=lazy)
     _add(run, rows)
     return run
+
+
+def _run(
+    law: LowRankKernel, rows: IntArray | None, open: BoolArray, size: int, window: int | None, *, lazy: bool = True
+) -> Any:
+    """Return the run of some rows of the support, None for all, before any item is added."""
+    columns = law.unit_columns
+    if columns is None:
+        law.check_unchanged()
+        return pursuit(
+            law._factor if rows is None else law._factor[rows], open, size, _inner(law), window=window, lazy=lazy
+        )
+    columns, L = columns if rows is None else columns[rows], np.asarray(law.W, np.float64)
+    scale = law.unit_scale if law.is_symmetric and window is None else law._magnitudes
+    if rows is not None or law.n_rows < len(L):
+        L = L[np.ix_(columns, columns)]
+    return pursuit(None, open, size, Inner(L, scale[columns], law.is_symmetric), window=window, lazy=lazy)
 
 
 def _inner(kernel: LowRankKernel) -> Inner:
     W, m = np.asarray(kernel.W, np.float64), kernel._magnitudes
     if W[0, 0] == 1 and np.count_nonzero(W) == len(W) and (W.diagonal() == 1).all() and (m == 1).all():
         return Inner()
-    if (np.abs(W - W.T) <= rounding_of(len(W)) * np.sqrt(np.outer(m, m))).all():
+    if kernel.is_symmetric:
         return Inner((W + W.T) / 2, m)
     return Inner(W, m, is_symmetric=False)
 

@@ -20,8 +20,7 @@ import numpy as np
 
 from ndpp._types import AnyArray, BoolArray
 from ndpp.linalg.operations import Array
-from ndpp.linalg.scaling import EPS
-from ndpp.linalg.schur import rounding_of
+from ndpp.linalg.scaling import EPS, rounding_of
 
 TIE = 2.0**-31
 """A gain that is below the best by at most this part of it counts as equal, and the smallest id is taken."""
@@ -37,6 +36,10 @@ LAZY = 2**20
 """With more entries of X than this, gains are updated where they may matter, and not all of them."""
 
 
+BY_ITEMS = 2048
+"""Number of items up to which the Cholesky factor is kept by items, rather than in the columns of X."""
+
+
 class Inner(NamedTuple):
     """W in double precision, None for the identity, its magnitudes, and whether it is symmetric."""
 
@@ -46,12 +49,13 @@ class Inner(NamedTuple):
 
 
 def pursuit(
-    X: AnyArray, open: BoolArray, size: int, inner: Inner, *, window: int | None = None, lazy: bool = True
+    X: AnyArray | None, open: BoolArray, size: int, inner: Inner, *, window: int | None = None, lazy: bool = True
 ) -> Pursuit | Lazy:
-    """Return the run of one kernel with these rows, before any item is added."""
+    """Return the run of one kernel with these rows, before any item is added. None: rows of the identity, so that W is L."""
     with np.errstate(all="ignore"):  # what is not sure is computed again
         if lazy and window is None and inner.is_symmetric:
             return Lazy(X, open, size, inner)
+        X = np.eye(len(open)) if X is None else X
         return Pursuit(np, np.asarray(X, np.float64)[None], open[None], inner, window=window)
 
 
@@ -60,6 +64,8 @@ def extend(run: Pursuit | Lazy, count: int) -> tuple[list[Any], list[Any]]:
     picks: list[Any] = []
     gains: list[Any] = []
     with np.errstate(all="ignore"):  # what is not sure is computed again
+        if isinstance(run, Lazy) and run.by_items:
+            return run.extend(count)
         while len(picks) < count:
             best, gain = run.best()
             if not any(run.sure):
@@ -162,31 +168,36 @@ def first(mask: Array) -> Array:
 
 
 class Lazy:
-    """Gains of one greedy run of a symmetric kernel: of X (n, d), an array of either precision.
+    """Gains of one greedy run of a symmetric kernel: of X (n, d), an array of either precision, or None, the identity: W is L then.
 
     With few items, each addition updates all gains. With many, gains that are not up to date bound those that are. All are those after
     ``base`` items or later, and some are updated from there by one product with the vectors of the items since; where that would cost
     more than updating all, all are. O(n d k) at worst.
 
+    Up to ``BY_ITEMS`` items, the products x_aᵀu_j of all items are kept rather than u_j: fewer and smaller steps.
+
     A gain is L_aa less squares (x_aᵀu_j)², each with the relative error ``weights[j]`` of its pivot.
     """
 
-    def __init__(self, X: AnyArray, open: BoolArray, size: int, inner: Inner) -> None:
-        self.is_lazy, self.open, self.base, self.count, self.work = X.size > LAZY, open, 0, 0, 0
-        (W, magnitudes, _), self.W = inner, inner.W
-        self.X = X if self.is_lazy else np.asarray(X, np.float64)
-        self.own = np.empty(len(X))
-        scale = self.own if magnitudes is None else np.empty(len(X))
-        for block in self._blocks():
+    def __init__(self, X: AnyArray | None, open: BoolArray, size: int, inner: Inner) -> None:
+        self.is_lazy, self.open, self.base, self.count, self.work = X is not None and X.size > LAZY, open, 0, 0, 0
+        (W, magnitudes, _), self.W, n = inner, inner.W, len(open)
+        self.X = X if self.is_lazy or X is None else np.asarray(X, np.float64)
+        self.own = np.empty(n) if X is not None else W.diagonal()
+        scale, d = self.own if magnitudes is None else np.empty(n), n if X is None else X.shape[1]
+        if X is None:
+            scale = magnitudes
+        for block in self._blocks() if X is not None else ():
             x = self.X[block].astype(np.float64, copy=False)
             self.own[block] = np.einsum("ij,ij->i", x if W is None else x.dot(W), x)
             if magnitudes is not None:
                 scale[block] = (x * x).dot(magnitudes)
-        self.rounding = rounding_of(X.shape[1])
+        self.rounding = rounding_of(d)
         self.noise, self.gains, self.at_base = self.rounding * scale, self.own.copy(), self.own
         self.gains[~open] = -np.inf
         self.largest, self.worst = float(scale.max()), self.rounding
-        self.vectors, self.weights, self.is_sure = np.empty((size, X.shape[1])), np.empty(size), True
+        self.by_items = X is None or (not self.is_lazy and n <= BY_ITEMS)
+        self.vectors, self.weights, self.is_sure = np.empty((size, n if self.by_items else d)), np.empty(size), True
 
     @property
     def sure(self) -> list[bool]:
@@ -198,24 +209,60 @@ class Lazy:
         if self.base < self.count:
             self._find()
         gains = self.gains
-        top = float(gains.max())
+        top = float(gains[gains.argmax()])  # less overhead than max
         if not (SMALLEST < top < LARGEST and self.worst * self.largest <= TIE * top):
             self.is_sure = False
         pick = int((gains >= top * (1 - TIE)).argmax())
         return [pick], [gains[pick]]
 
+    def extend(self, count: int) -> tuple[list[Any], list[Any]]:
+        """Add up to so many items by their products, as :meth:`best` and :meth:`add` do, with less overhead."""
+        gains, vectors, weights, noise, (X, W) = self.gains, self.vectors, self.weights, self.noise, (self.X, self.W)
+        space, picks, found, j = np.empty(len(gains)), list[Any](), list[Any](), self.count
+        while len(picks) < count:
+            top = float(gains[gains.argmax()])
+            if not (SMALLEST < top < LARGEST and self.worst * self.largest <= TIE * top):
+                self.is_sure = False
+                break
+            row = int((gains >= top * (1 - TIE)).argmax())
+            picks.append([row])
+            found.append([float(gains[row])])
+            if len(picks) == count:
+                break
+            u, doubt = vectors[j], float(noise[row])
+            if X is None:
+                u[:] = W[row]
+            else:
+                X.dot(X[row] if W is None else W.dot(X[row]), out=u)
+            if j:
+                along = vectors[:j, row]
+                u -= along.dot(vectors[:j], out=space)
+                doubt += float((along * along).dot(weights[:j]))
+            pivot = float(u[row])
+            if not (pivot > SMALLEST and doubt <= TIE * pivot):
+                self.is_sure = False
+                break
+            u /= pivot**0.5
+            gains -= np.multiply(u, u, out=space)
+            gains[row] = -np.inf
+            weights[j] = weight = 4 * EPS + doubt / pivot
+            self.worst, j = max(self.worst, self.rounding + weight), j + 1
+        self.base = self.count = j
+        return picks, found
+
     def add(self, picks: Any) -> None:
         """Add an item."""
-        row, j = int(picks[0]), self.count
-        x, doubt = self.X[row].astype(np.float64, copy=False), float(self.noise[row])
-        u = x if self.W is None else self.W.dot(x)
+        row, j, doubt = int(picks[0]), self.count, float(self.noise[int(picks[0])])
+        x = None if self.X is None else self.X[row].astype(np.float64, copy=False)
+        u = self.W[row] if x is None else x if self.W is None else self.W.dot(x)
+        if self.by_items and x is not None:
+            u = self.X.dot(u)
         if j:
             before = self.vectors[:j]
-            along = before.dot(x)
+            along = before[:, row] if self.by_items else before.dot(x)
             u = u - along.dot(before)
-            along *= along
-            doubt += float(along.dot(self.weights[:j]))
-        pivot = float(x.dot(u))
+            doubt += float((along * along).dot(self.weights[:j]))
+        pivot = float(u[row] if self.by_items else x.dot(u))
         if not (pivot > SMALLEST and doubt <= TIE * pivot):
             self.is_sure = False
             return
@@ -223,9 +270,8 @@ class Lazy:
         self.weights[j] = weight = 4 * EPS + doubt / pivot
         self.worst, self.count = max(self.worst, self.rounding + weight), j + 1
         if not self.is_lazy:
-            change, self.base = self.X.dot(u), self.count
-            change *= change
-            self.gains -= change
+            change, self.base = u if self.by_items else self.X.dot(u), self.count
+            self.gains -= change * change
         self.open[row], self.gains[row] = False, -np.inf
 
     def _find(self) -> None:

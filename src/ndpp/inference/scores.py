@@ -25,8 +25,8 @@ from ndpp.laws.law import NEGLIGIBLE_POSTERIOR, Law
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.precision import MARGIN, WARN_ERROR, say_precision
 from ndpp.laws.shared import SharedTies
-from ndpp.linalg.scaling import EPS
-from ndpp.linalg.schur import ROUNDING, Remainder, eliminate
+from ndpp.linalg.scaling import EPS, ROUNDING
+from ndpp.linalg.schur import Remainder, eliminate
 
 Best: TypeAlias = tuple[int, BoolArray, FloatArray]
 """How many of the best items matter, which items may be among them, and the units of their scores."""

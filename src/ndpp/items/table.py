@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from ndpp._compiled import interruptible, njit
+from ndpp._compiled import interpreted, interruptible, njit
 from ndpp._stop import look
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import check_count, clip_probabilities, frozen
@@ -28,6 +28,8 @@ from ndpp.laws.kernel import LowRankKernel
 
 BLOCK = 2048
 """Most proposals made at once. It affects speed only."""
+INTERPRETED = 4096
+"""Items up to which the table is built without compiled code, in milliseconds."""
 ACCEPTANCE = "acceptance of an item proposed by its leverage"
 
 
@@ -174,7 +176,8 @@ def alias_table(weights: FloatArray) -> tuple[FloatArray, AnyArray]:
     threshold = weights * (weights.size / total)
     # With 10⁸ items every byte counts.
     alias = np.arange(weights.size, dtype=np.int32 if weights.size < 2**31 else np.int64)
-    _pair_cells(threshold, alias)
+    pair = interpreted(_pair_cells) if len(alias) <= INTERPRETED else _pair_cells
+    pair(threshold, alias)
     return threshold, alias
 
 

@@ -24,8 +24,8 @@ import numpy as np
 from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.laws.support import ItemRows
-from ndpp.linalg.scaling import EPS, quadratic_forms
-from ndpp.linalg.schur import MAX_LOSS, ROUNDING
+from ndpp.linalg.scaling import EPS, ROUNDING, quadratic_forms
+from ndpp.linalg.schur import MAX_LOSS
 
 CHUNK_ITEMS = 50_000
 """Number of items in the baskets that are processed together, and so of rows of Q in memory."""

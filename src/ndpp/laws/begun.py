@@ -26,7 +26,7 @@ import numpy as np
 from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.laws.precision import WARN_ERROR
-from ndpp.linalg.schur import ROUNDING
+from ndpp.linalg.scaling import ROUNDING
 
 SharedTies: TypeAlias = Any
 """A :class:`ndpp.laws.shared.SharedTies`, which is built upon this module."""

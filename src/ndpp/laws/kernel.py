@@ -214,7 +214,9 @@ class LowRankKernel(WeighedSets):
                 f"must be a number above {least} and below {self.max_size}, the largest size of a sample; got {expected_size!r}",
                 argument="expected_size",
             )
-        odds = np.concatenate([self.odds[self.odds > 0], np.linalg.eigvals(self.coordinates.B)])
+        values = self.coordinates.eigenvalues
+        values = np.linalg.eigvals(self.coordinates.B) if values is None else values
+        odds = np.concatenate([self.odds[self.odds > 0], values])
         c = tilt_to_size(odds, float(expected_size))
         if self.background is None and not self.nonempty:
             return self._tilt(self.support, np.full(self.n_rows, c))
@@ -227,7 +229,7 @@ class LowRankKernel(WeighedSets):
 
     def __getstate__(self) -> dict[str, Any]:
         self.coordinates  # noqa: B018  computed once, and not in every process
-        return dict(vars(self))
+        return super().__getstate__()
 
     def __repr__(self) -> str:
         background = "" if self.background is None else ", background=…"
@@ -368,7 +370,9 @@ class LowRankKernel(WeighedSets):
         except InvalidKernelError:
             return None
         is_sharp = rest.rank == self.rank - len(rows) and rest.coordinates.smallest > NEARLY_SINGULAR
-        return rest if is_sharp else None
+        return (
+            rest if is_sharp or self.unit_columns is not None else None
+        )  # a Schur complement of L itself has no other columns
 
     def _condition_by_scale(self, rows: IntArray, others: IntArray) -> LowRankKernel:
         """Return the same conditional with other columns, (X · to_q · G) W' (X · to_q · G)ᵀ, each with its own scale.

@@ -82,6 +82,12 @@ class Law(ABC):
             )
         return law
 
+    _drawers: Any = None
+    """What samplers keep for the next call, in memory alone: files, pickles and copies do not have it."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_drawers"}
+
     # -- hooks ---------------------------------------------------------------------------------------------------------------
 
     @property
@@ -667,7 +673,8 @@ class Law(ABC):
     ) -> Any:
         """Return the exact sampler that :meth:`sample` draws with, prepared: its ``sample`` draws again and again.
 
-        Parameters as in :meth:`sample`.
+        Parameters as in :meth:`sample`. The samplers asked for last stay with the distribution, at most ``memory`` bytes of them, so that
+        to ask again for the same size, items and limits takes no time.
         """
         options: dict[str, Any] = {} if component is None else {"component": self.component(component)}
         any_set = size is None and component is None and not len(given) and device in (None, "cpu")

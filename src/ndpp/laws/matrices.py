@@ -11,6 +11,7 @@ from scipy import sparse
 from ndpp._types import AnyArray, FloatArray
 from ndpp._validation import check_choice, check_matrix, plain_array, real_array
 from ndpp.errors import InvalidInputError, InvalidKernelError
+from ndpp.linalg.coordinates import SMALL
 from ndpp.linalg.scaling import EPS
 
 MOST_ENTRIES = 2**28
@@ -70,11 +71,25 @@ def dense_parts(L: Any, name: str = "L") -> tuple[FloatArray, FloatArray | None]
         raise InvalidInputError(f"{name} must be square; its shape is {L.shape}")
     eps, L = float(np.finfo(L.dtype).eps), L.astype(np.float64)
     if np.abs(L - L.T).max() <= 16 * eps * np.abs(L).max():
-        return symmetric_rows((L + L.T) / 2, name, eps), None
+        L = (L + L.T) / 2
+        if len(L) > SMALL and _is_regular(L, eps):
+            return np.eye(len(L)), L
+        X = symmetric_rows(L, name, eps)
+        is_whole = len(L) > SMALL and 2 * X.shape[1] > len(L)
+        return (np.eye(len(L)), L) if is_whole else (X, None)
     lowest = float(sl.eigvalsh((L + L.T) / 2, subset_by_index=[0, 0])[0])
     if lowest < -8 * eps * len(L) * np.abs(L).max():
         raise _not_accretive(name, lowest)
     return np.eye(len(L)), L
+
+
+def _is_regular(L: FloatArray, eps: float) -> bool:
+    """Return whether L is positive definite beyond rounding, by a Cholesky factor without pivoting, which takes a fraction of the time."""
+    try:
+        pivots = np.linalg.cholesky(L).diagonal() ** 2
+    except np.linalg.LinAlgError:
+        return False
+    return bool(pivots.min() > len(L) * eps * L.diagonal().max())
 
 
 def symmetric_rows(L: FloatArray, name: str, eps: float = EPS) -> FloatArray:

@@ -53,7 +53,6 @@ class SharedTies(Mixture):
     base: LowRankKernel
     patterns: Patterns | None = None
     """Which items of a row come together; None if every row is an item."""
-    _drawers: Any = None
     """What samplers have prepared of the components."""
     _kept: Mapping[str, FloatArray] = {}
     """What was computed before, by the names of ``KEPT``."""
@@ -86,7 +85,7 @@ class SharedTies(Mixture):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_drawers", "_last_sides")}
+        return {name: value for name, value in super().__getstate__().items() if name != "_last_sides"}
 
     @property
     def _plain_components(self) -> Components:

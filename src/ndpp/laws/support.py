@@ -17,6 +17,7 @@ from ndpp.errors import InvalidInputError, RowsUnavailableError, ZeroProbability
 from ndpp.laws.law import Law
 from ndpp.linalg.coordinates import Coordinates, coordinates
 from ndpp.linalg.factor import row_blocks
+from ndpp.linalg.scaling import entry_magnitudes, is_symmetric, unit_columns
 from ndpp.rows import Part, Rows
 from ndpp.rows.scaled import Multiplied
 
@@ -101,6 +102,22 @@ class ItemRows(Law):
         """The low-rank part of L, scaled by (1 + δ)^−½ on both sides, as Q B Qᵀ; see :class:`ndpp.linalg.coordinates.Coordinates`."""
         self.check_unchanged()
         return coordinates(self._factor, self.W, magnitudes=self._magnitudes)
+
+    @cached_property
+    def is_symmetric(self) -> bool:
+        """Whether L is symmetric, up to rounding (:func:`ndpp.linalg.scaling.is_symmetric`)."""
+        return is_symmetric(self.W, self._magnitudes)
+
+    @cached_property
+    def unit_columns(self) -> IntArray | None:
+        """Where X has rows of the identity, as that of a dense kernel: the column of each, so that L_ij = W[c_i, c_j]. None elsewhere."""
+        return unit_columns(self._factor)
+
+    @cached_property
+    def unit_scale(self) -> FloatArray:
+        """Magnitudes of the entries of W: those of its diagonal, or, of a W that was computed, those of the terms that it is made of."""
+        own = np.maximum(np.asarray(self.W.diagonal(), np.float64), 0.0)
+        return np.where(self._magnitudes > 2 * entry_magnitudes(np.asarray(self.W, np.float64)), self._magnitudes, own)
 
     def check_unchanged(self) -> None:
         """Raise if an array X has changed since the kernel was built, as far as its sum shows."""

@@ -29,8 +29,8 @@ from ndpp.laws.law import log_sum
 from ndpp.laws.precision import FREE, say_precision
 from ndpp.laws.shared import KEPT, SharedTies
 from ndpp.laws.totals import Total, stepped
-from ndpp.linalg.scaling import EPS
-from ndpp.linalg.schur import MAX_LOSS, rounding_of
+from ndpp.linalg.scaling import EPS, rounding_of
+from ndpp.linalg.schur import MAX_LOSS
 from ndpp.linalg.sizes import Coins, SizeLaw, Stepped, Tilted
 from ndpp.rows.scaled import Multiplied
 

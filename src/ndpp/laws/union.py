@@ -204,6 +204,8 @@ class WeighedSets(ItemRows):
             out[self.support] = self.tilted_for(size, tied).law.inclusions(size - len(tied))
             return out
         M = self._marginal(tied) if size is None else inclusion_matrix(self.coordinates, size, self._q(tied))[0]
+        if self.coordinates.eigenvalues is not None and not len(tied):
+            M = M.diagonal()
         for block, forms in self.q_map(partial(quadratic_forms, M=M)):
             out[self.catalogue_ids(np.arange(block.start, block.stop))] = forms
         out[self.support] = (self.odds + out[self.support]) / (1 + self.odds)

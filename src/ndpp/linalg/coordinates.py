@@ -2,6 +2,9 @@
 
 X = Q T (:mod:`ndpp.linalg.factor`) and B = T W Tᵀ. Q = X·to_q is a product with X, so equal rows of X give equal rows of Q and small
 rows keep their digits. Cost O(n d²) time, and O(d²) memory in addition to X and one row block.
+
+A symmetric B is diagonalised, once, where its eigenvectors lose no digits that matter: resolvents, sizes and inclusion probabilities are
+then functions of its eigenvalues. The rows of X of a dense kernel are rows of the identity, L is a part of W, and nothing is factored.
 """
 
 from __future__ import annotations
@@ -16,12 +19,16 @@ from scipy.linalg.blas import dtrmm, strmm
 
 from ndpp._types import AnyArray, FloatArray
 from ndpp.errors import InvalidKernelError, NDPPError
-from ndpp.linalg.factor import cached_blocks, factor
-from ndpp.linalg.scaling import EPS, congruence, entry_magnitudes
+from ndpp.linalg.factor import UNEVEN_WEIGHTS, cached_blocks, factor
+from ndpp.linalg.scaling import EPS, congruence, entry_magnitudes, is_symmetric, unit_columns
 from ndpp.rows import Rows
 
 DENSE_ENTRIES = 4_000_000
 """If X has at most this many entries, Q is formed and kept (32 MB)."""
+SMALL = 64
+"""Up to this order, a symmetric L of any spectrum counts as a product of factors."""
+MOST_SPREAD = 1e5
+"""A symmetric B is diagonalised if its eigenvalues differ by at most this factor: these have at least eleven digits then."""
 MAX_SLACK = 0.03
 """Single precision is used if raising the leverages by this fraction is enough."""
 SINGLE_RANGE = 1e-30, 1e30
@@ -71,6 +78,8 @@ class Coordinates:
         Smallest singular value of B, each entry divided by the magnitude of the terms it is a sum of.
     Q : (n, r) array or None
         Kept for small catalogues.
+    eigenvalues : (r,) array or None
+        The diagonal of B, ascending, if B is diagonal.
     """
 
     to_q: FloatArray
@@ -83,11 +92,17 @@ class Coordinates:
     blur: FloatArray
     smallest: float
     Q: FloatArray | None
+    eigenvalues: FloatArray | None = None
 
     @property
     def rank(self) -> int:
         """Number of directions r."""
         return len(self.B)
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether B is symmetric, to the last bit."""
+        return self.eigenvalues is not None or np.array_equal(self.B, self.B.T)
 
 
 def coordinates(X: AnyArray | Rows, W: AnyArray, *, magnitudes: FloatArray | None = None) -> Coordinates:
@@ -112,15 +127,29 @@ def coordinates(X: AnyArray | Rows, W: AnyArray, *, magnitudes: FloatArray | Non
 
 
 def _coordinates(X: AnyArray | Rows, W: AnyArray, magnitudes: FloatArray | None) -> Coordinates:
-    dense = X.size <= DENSE_ENTRIES and not (isinstance(X, Rows) and X.is_shared)
+    columns = unit_columns(X)
+    dense = columns is not None or (X.size <= DENSE_ENTRIES and not (isinstance(X, Rows) and X.is_shared))
     if dense and isinstance(X, Rows):
         X = X.read()
     W64 = np.asarray(W, np.float64)
     of_x, of_w = (float(np.finfo(a.dtype).eps) for a in (X, np.asarray(W)))
     magnitudes = entry_magnitudes(W64) if magnitudes is None else magnitudes
-    T, to_q, lost = factor(X, dense=dense, weights=np.sqrt(magnitudes))
+    symmetric = is_symmetric(W64, magnitudes)
+    W64 = (W64 + W64.T) / 2 if symmetric else W64
+    if columns is None:
+        T, to_q, lost = factor(X, dense=dense, weights=np.sqrt(magnitudes))
+        B = congruence(T, W64)
+    else:
+        order = np.argsort(-magnitudes[columns], kind="stable")  # large directions first, as everywhere
+        T, to_q, lost = X[order].astype(np.float64), X[order].T.astype(np.float64), np.zeros((0, X.shape[1]))
+        B = W64[np.ix_(columns[order], columns[order])]
     # Rounding of the entries of W moves an eigenvalue by up to d of them; that of X hardly matters, unless W is negative beside X.
-    inner = _inner(T, W64, magnitudes, tolerance=max(30 * of_w * len(W64), 8 * of_x))
+    tolerance = max(30 * of_w * len(W64), 8 * of_x)
+    if symmetric and len(B) and not len(lost):
+        found = _diagonal(X, T, to_q, B, magnitudes, tolerance=tolerance, dense=dense, is_whole=columns is not None)
+        if found is not None:
+            return found
+    inner = _inner(T, W64, B, magnitudes, tolerance=tolerance)
     B, noise = inner.B, _noise(T, magnitudes) + inner.negative
     core = Core(inner.B, inner.judged, noise)
     if inner.turn is not None or len(lost):
@@ -137,6 +166,52 @@ def _coordinates(X: AnyArray | Rows, W: AnyArray, magnitudes: FloatArray | None)
     terms = inner.judged**2 / entry_magnitudes(B / np.outer(inner.scale, inner.scale))
     excess = np.maximum(1.0, np.sqrt(terms) / inner.scale)
     return Coordinates(to_q, B, leverage, inner.scale, noise, excess, core, blur, inner.smallest, Q)
+
+
+def _diagonal(
+    X: AnyArray | Rows, T: FloatArray, to_q: FloatArray, B: FloatArray, magnitudes: FloatArray, *, tolerance: float,
+    dense: bool, is_whole: bool,
+) -> Coordinates | None:  # fmt: skip
+    """Return coordinates in which a symmetric B is diagonal; None if its eigenvalues would lose digits, or may be negative.
+
+    ``is_whole``: B is L. It is then off by rounding of its largest entries, and so may be its eigenvalues, if rows are of one magnitude.
+    """
+    judged, own = _direction_scale(T, magnitudes), B.diagonal()
+    most, is_whole = float(judged.max()) ** 2, is_whole and len(B) > SMALL and np.ptp(np.log2(judged)) <= UNEVEN_WEIGHTS
+    if not is_whole and own.max() > MOST_SPREAD * own.min():
+        return None
+    values, V = np.linalg.eigh(B)
+    top = float(values[-1])
+    least = EPS * len(B) * top if is_whole else top / MOST_SPREAD
+    kept = values > max(least, 0.0)
+    if values[0] < -tolerance * float(judged.min()) ** 2 or not (kept.any() if is_whole else kept.all()):
+        return None
+    if most > 4 * np.sqrt(len(magnitudes)) * top:  # B is a difference of larger terms
+        return None
+    # Eigenvalues are off by what rounding changes the entries by; those that are dropped, by all that they may be.
+    doubt = 8 * EPS * most if is_whole else EPS * top
+    size = np.maximum(values, least)
+    noise = np.where(kept, doubt, np.maximum(doubt, least / 2)) / size
+    noise += EPS if is_whole else _noise(V.T @ T, magnitudes)
+    core = Core(np.diag(size), np.sqrt(size), noise)
+    values, noise, excess = values[kept], noise[kept], np.sqrt(np.maximum(1.0, doubt / EPS / size[kept]))
+    multiply = _selected if is_whole else np.matmul
+    to_q = multiply(to_q, V[:, kept])
+    Q = multiply(np.asarray(X, np.float64), to_q) if dense else None
+    leverage = np.einsum("ij,ij->i", Q, Q) if Q is not None else leverages(X, to_q)
+    blur, smallest = EPS * np.abs(to_q).max(axis=1, initial=0.0), float(values[0] / most)
+    own_B = core.B if kept.all() else np.diag(values)
+    return Coordinates(
+        to_q, own_B, np.minimum(leverage, 1.0), np.sqrt(values), noise, excess, core, blur, smallest, Q, values
+    )
+
+
+def _selected(A: FloatArray, B: FloatArray) -> FloatArray:
+    """Return A B, where A has at most one entry other than zero per row, a one."""
+    rows, columns = np.nonzero(A)
+    out = np.zeros((len(A), B.shape[1]))
+    out[rows] = B[columns]
+    return out
 
 
 def _noise(T: FloatArray, magnitudes: FloatArray) -> FloatArray:
@@ -161,12 +236,12 @@ class _Inner(NamedTuple):
     negative: float
 
 
-def _inner(T: FloatArray, W: FloatArray, magnitudes: FloatArray, *, tolerance: float) -> _Inner:
-    """Return T W Tᵀ without its null space.
+def _inner(T: FloatArray, W: FloatArray, B: FloatArray, magnitudes: FloatArray, *, tolerance: float) -> _Inner:
+    """Return B = T W Tᵀ without its null space.
 
     ``tolerance`` is how far below zero rounding of the inputs may push an eigenvalue of the scaled symmetric part.
     """
-    B, scale, negative = congruence(T, W), _direction_scale(T, magnitudes), 0.0
+    scale, negative = _direction_scale(T, magnitudes), 0.0
     balanced = B / np.outer(scale, scale)
     if len(B):
         lowest = float(sl.eigvalsh((balanced + balanced.T) / 2, subset_by_index=[0, 0])[0])

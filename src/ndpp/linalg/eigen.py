@@ -38,6 +38,9 @@ class EigenBasis(NamedTuple):
     def of(cls, coords: Coordinates) -> EigenBasis | None:
         """Decompose B; None if the decomposition disagrees with the resolvents. O(r³)."""
         B = coords.B
+        if coords.eigenvalues is not None:
+            same = np.eye(coords.rank, dtype=complex)
+            return cls(coords.eigenvalues.astype(complex), np.ones(coords.rank), same, same)
         if not (B.size and np.isfinite(B).all()):
             return None
         direct = np.concatenate([resolvent(coords, np.array([s]))[0] for s in TESTED_AT])

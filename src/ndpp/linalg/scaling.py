@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from ndpp._types import AnyArray, FloatArray
+from ndpp._types import AnyArray, FloatArray, IntArray
 
 EPS = float(np.finfo(np.float64).eps)
+ROUNDING = 16 * EPS
+"""Relative rounding error of a few sums of products; per item, what a pivot or singular value may differ from zero by (:mod:`.schur`)."""
 NOTHING = -160
 """Power of two by which the magnitude of an exact zero is below all others."""
 
@@ -37,6 +41,34 @@ def congruence(T: FloatArray, W: FloatArray) -> FloatArray:
     return (symmetric + symmetric.T) / 2 + (skew - skew.T) / 2
 
 
+def rounding_of(d: int) -> float:
+    """Return the relative rounding error to expect of T W Tᵀ, W of order d: two sums of d products each, up to ``ROUNDING``."""
+    return min(ROUNDING, max(d, 2) * EPS)
+
+
+def is_symmetric(W: AnyArray, magnitudes: FloatArray) -> bool:
+    """Return whether W is symmetric up to rounding: |W_ij − W_ji| ≤ min(d, 16)·ε·√(m_i m_j).
+
+    m are the magnitudes of its rows, the row sums of |W|, or those of the terms that the W of a conditional was computed from. A skew part
+    within this bound is no larger than the rounding errors that every probability of the kernel is judged for. A larger one counts,
+    however small it is.
+    """
+    skew, m = np.asarray(W, np.float64), np.sqrt(magnitudes)
+    skew = np.abs(skew - skew.T)
+    return not skew.any() or bool(np.all(skew <= rounding_of(len(skew)) * m[:, None] * m))
+
+
+def unit_columns(X: Any) -> IntArray | None:
+    """Return where the rows of X have their ones, if they are different rows of the identity, so that L is a part of W; None if not."""
+    if not isinstance(X, np.ndarray) or not 0 < len(X) <= X.shape[1] or np.count_nonzero(X[0]) != 1:
+        return None
+    columns = X.argmax(axis=1)
+    is_unit = np.count_nonzero(X) == len(X) and (X[np.arange(len(X)), columns] == 1).all()
+    return columns if is_unit and len(set(columns.tolist())) == len(X) else None
+
+
 def quadratic_forms(Q: FloatArray, M: FloatArray) -> FloatArray:
-    """Return q_aᵀ M q_a for every row q_a of ``Q``."""
+    """Return q_aᵀ M q_a for every row q_a of ``Q``; a vector M is a diagonal matrix."""
+    if M.ndim == 1:
+        return np.asarray((Q * Q) @ M)
     return np.asarray(np.einsum("ij,ij->i", Q @ M, Q))

@@ -29,10 +29,8 @@ import scipy.linalg as sl
 from ndpp._types import AnyArray, FloatArray
 from ndpp.linalg.coordinates import Coordinates
 from ndpp.linalg.operations import NUMPY, Array, Operations
-from ndpp.linalg.scaling import EPS, congruence, entry_magnitudes, power_of_two
+from ndpp.linalg.scaling import ROUNDING, congruence, entry_magnitudes, power_of_two, rounding_of
 
-ROUNDING = 16 * EPS
-"""Relative magnitude, per item, below which a pivot or singular value counts as zero; see above."""
 MAX_LOSS = 1e-7
 """Largest estimated relative error of a result. Estimates are usually ten times too high, or more."""
 NEGLIGIBLE = 1e-8
@@ -41,11 +39,6 @@ HIDDEN = 5.0
 """How much more an error counts that hides a probability altogether."""
 NEARLY_SINGULAR = 1e-6
 """Relative singular value below which an elimination would cost more than six of the sixteen digits."""
-
-
-def rounding_of(d: int) -> float:
-    """Return the relative rounding error to expect of T W Tᵀ, W of order d: two sums of d products each, up to ``ROUNDING``."""
-    return min(ROUNDING, max(d, 2) * EPS)
 
 
 # -- determinants ----------------------------------------------------------------------------------------------------------------

@@ -31,8 +31,8 @@ import numpy as np
 from ndpp._types import AnyArray, ComplexArray, FloatArray
 from ndpp.linalg.coordinates import Coordinates, Core
 from ndpp.linalg.operations import NUMPY, Array, Operations
-from ndpp.linalg.scaling import EPS
-from ndpp.linalg.schur import condition_on, condition_or_zero, judged_minor, rounding_of, row_basis
+from ndpp.linalg.scaling import EPS, rounding_of
+from ndpp.linalg.schur import condition_on, condition_or_zero, judged_minor, row_basis
 from ndpp.linalg.tilts import solve_tilt, tilt_of_coins
 
 ZERO_WEIGHT = 1e-12
@@ -42,8 +42,12 @@ ZERO_WEIGHT = 1e-12
 def resolvent(coords: Coordinates, t: Array, ops: Operations = NUMPY) -> tuple[Array, Array]:
     """Return R(t) = tB(I + tB)⁻¹ and log det(I + tB) for each t of a one-dimensional array, shapes (m, r, r) and (m,).
 
-    Large directions are computed as I − (I + tB)⁻¹ and small ones as t(I + tB)⁻¹B, so that neither cancels. Cost O(m r³).
+    Large directions are computed as I − (I + tB)⁻¹ and small ones as t(I + tB)⁻¹B, so that neither cancels. Cost O(m r³), O(m r²) if B is
+    diagonal.
     """
+    if coords.eigenvalues is not None:
+        a = t[:, None] * ops.array(coords.eigenvalues, t)
+        return ops.eye(coords.rank, t) * (a / (1 + a))[:, None], ops.log(1 + a).sum(1)
     inverse, log_det, balance = _balanced_inverse(coords, t, ops)
     inverse = inverse / (balance[:, :, None] * balance[:, None, :])
     R = ops.eye(coords.rank, t) - inverse
@@ -81,7 +85,11 @@ def tilted_law(coords: Coordinates, tilt: float, given: FloatArray | None = None
     Z, log_given = condition_or_zero(R[0], given)
     if log_given == -np.inf:
         return TiltedLaw(np.zeros(coords.rank + 1), -np.inf, Z)
-    return TiltedLaw(law_of_sum(np.linalg.eigvals(Z)), float(log_det[0].real) + log_given, Z)
+    if coords.eigenvalues is not None and (given is None or not len(given)):
+        mu: AnyArray = Z.diagonal()
+    else:
+        mu = np.linalg.eigvalsh(Z) if coords.is_symmetric else np.linalg.eigvals(Z)
+    return TiltedLaw(law_of_sum(mu), float(log_det[0].real) + log_given, Z)
 
 
 def law_of_sum(mu: AnyArray) -> FloatArray:
@@ -102,6 +110,9 @@ def tilt_for(coords: Coordinates, size: int, given: FloatArray | None = None) ->
     left = size - (0 if given is None else len(given))
 
     def moments(log_tilt: float) -> tuple[float, float]:
+        if left == size and coords.eigenvalues is not None:
+            f = 1 / (1 + np.exp(-log_tilt) / coords.eigenvalues)
+            return float(f.sum()), float((f * (1 - f)).sum())
         Z = condition_or_zero(resolvent(coords, np.exp([log_tilt]))[0][0], given)[0]
         mean = float(np.trace(Z))
         return mean, mean - float(np.einsum("ij,ji->", Z, Z))
@@ -141,10 +152,19 @@ def rounding_error(coords: Coordinates, tilt: float, given: FloatArray | None = 
     smallest singular value of their balanced minor of R.
     """
     core = coords.core
+    if coords.eigenvalues is not None:
+        size = core.scale**2
+        doubt = tilt * size / (1 + tilt * size) * (2 * core.noise + rounding_of(core.rank))
+        return _given_error(coords, tilt, given, float(np.linalg.norm(doubt) + EPS * coords.rank))
     inverse, _, balance = _balanced_inverse(core, np.array([tilt]))
     weight = np.sqrt(tilt) * core.scale / balance[0]
     noise = core.noise[:, None] + core.noise + rounding_of(core.rank)
     error = float(np.linalg.norm(np.abs(inverse[0]) * np.outer(weight, weight) * noise) + EPS * coords.rank)
+    return _given_error(coords, tilt, given, error)
+
+
+def _given_error(coords: Coordinates, tilt: float, given: FloatArray | None, error: float) -> float:
+    """Return what an error of the distribution of all sets becomes given some items."""
     if given is None or len(given) == 0:
         return error
     basis, height = row_basis(given)
@@ -173,13 +193,15 @@ def inclusion_matrix(coords: Coordinates, size: int, given: FloatArray) -> tuple
     """Return M for sets of ``size`` items that contain those with rows ``given`` of Q, and the surviving fraction |Σ Re w| / Σ|w|.
 
     The fraction measures cancellation: relative errors are rounding divided by it. It is 0, up to rounding, if no such set has positive
-    probability.
+    probability. O(N r³) for N nodes; O(N r² |Y| + r²) if B is diagonal, and M is diagonal if also nothing is given.
     """
     tilt, nothing = tilt_for(coords, size, given), (np.zeros_like(coords.B), 0.0)
     law = tilted_law(coords, tilt, given).law
     if not law[size - len(given)] > 0:
         return nothing
     t = nodes(tilt, node_count(law, size - len(given)))
+    if coords.eigenvalues is not None:
+        return _diagonal_inclusions(coords.eigenvalues, t, size, given)
     R, log_det = resolvent(coords, t)
     Z, log_minor = condition_on(R, given)
     log_w = log_det + log_minor - size * np.log(t)
@@ -188,4 +210,24 @@ def inclusion_matrix(coords: Coordinates, size: int, given: FloatArray) -> tuple
     if not total > 0:
         return nothing
     M = np.einsum("j,jab->ab", w.real, Z.real) - np.einsum("j,jab->ab", w.imag, Z.imag)
+    return M / total, float(total / np.abs(w).sum())
+
+
+def _diagonal_inclusions(values: FloatArray, t: ComplexArray, size: int, given: FloatArray) -> tuple[FloatArray, float]:
+    """Return the same from the eigenvalues: Z = F − F Yᵀ(Y F Yᵀ)⁻¹Y F with F = tλ/(1 + tλ), Y a basis of the given rows."""
+    a = t[:, None] * values
+    F, log_w, basis = a / (1 + a), np.log1p(a).sum(axis=1) - size * np.log(t), row_basis(given)[0]
+    sides = basis * F[:, None]
+    middle = sides @ basis.T
+    if len(given):
+        log_abs, log_unit = NUMPY.log_det(middle)
+        log_w = log_w + log_abs + log_unit
+    w = np.exp(log_w - log_w.real.max())
+    total = w.real.sum()
+    if not total > 0:
+        return np.zeros((len(values),) * 2), 0.0
+    M = np.diag((w @ F).real)
+    if len(given):
+        others = np.linalg.solve(middle, w[:, None, None] * sides)
+        M = M - (sides.reshape(-1, len(values)).T @ others.reshape(-1, len(values))).real
     return M / total, float(total / np.abs(w).sum())

@@ -10,8 +10,10 @@ Cost per sample: that of its component, whatever n and the number of components.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache, singledispatch
+from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -21,14 +23,17 @@ from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_items
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, InvalidInputError
 from ndpp.items.base import look_up_cdf
+from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
+from ndpp.laws.limits import Limits
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.precision import check_given
 from ndpp.laws.shared import SharedTies
 from ndpp.laws.tied import TiedMixture
 from ndpp.samplers.base import Draw, Engine, Sampler, cuda_device, with_engine
 from ndpp.samplers.exact import Exact
+from ndpp.samplers.exact.ladder import Cache
 from ndpp.samplers.shared import Begun, begin
 from ndpp.samplers.unions import Proposal, propose_from
 
@@ -180,6 +185,69 @@ def check_size(law: Law, given: Items, size: int | None) -> None:
     """Raise if only the empty set is asked for, and that is left out."""
     if law._is_left_out(ids := check_items(given, law, "given"), size):
         raise law._impossible(ids, size)
+
+
+def remembered(law: Law, prepare: Callable[..., Sampler], options: dict[str, Any]) -> Sampler:
+    """Return the sampler of ``prepare(law, **options)``, which stays with the law for the next call, within ``options["memory"]`` bytes.
+
+    Not on a GPU; and mixtures with shared ties keep what draws from their components instead (:mod:`.shared`).
+    """
+    size, memory = options["size"], options["memory"]
+    is_plain = size is None or (isinstance(size, (int, np.integer)) and not isinstance(size, bool))
+    if (
+        isinstance(law, SharedTies)
+        or options["device"] not in (None, "cpu")
+        or not is_plain
+        or not isinstance(memory, int)
+    ):
+        return prepare(law, **options)
+    given, excluded = check_items(options["given"], law, "given"), check_items(options["exclude"], law, "exclude")
+    key: list[Any] = [size, memory, options.get("component"), given.tobytes(), np.sort(excluded).tobytes()]
+    if "limits" in options:
+        limits = Limits.of(options["limits"], law)
+        key += [blake2b(part).digest() for part in (limits.values, limits.low, limits.high)] + [limits.texts]
+    cache = law._drawers
+    if cache is None or cache.memory != memory:
+        cache = Cache(memory)
+        object.__setattr__(law, "_drawers", cache)  # with two threads, one of their caches stays
+    return cache.remember(tuple(key), lambda: Kept(law, prepare(law, **options))).sampler
+
+
+class Kept:
+    """A sampler that stays with its law. What it caches while it draws counts, too."""
+
+    def __init__(self, law: Law, sampler: Sampler) -> None:
+        self.sampler, self._caches = sampler, list[Cache]()
+        seen = {id(law), *(id(_owner(part)) for part in list(vars(law).values()))}
+        self._fixed = _bytes_of(sampler, seen, self._caches)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the sampler, in addition to those of the law."""
+        return self._fixed + sum(cache.n_bytes for cache in self._caches)
+
+
+def _owner(array: Any) -> Any:
+    return array if not isinstance(array, np.ndarray) or array.base is None else array.base
+
+
+def _bytes_of(value: Any, seen: set[int], caches: list[Cache]) -> int:
+    """Return the bytes of all arrays that a part of a sampler holds and that have not been seen yet; list its caches instead."""
+    value = _owner(value)
+    if id(value) in seen or isinstance(value, (str, Catalogue)):
+        return 0
+    seen.add(id(value))
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, Store):
+        return value.most * COMPONENT_BYTES
+    if isinstance(value, Cache):
+        caches.append(value)
+        return 0
+    parts = list(value.values()) if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
+    if type(value).__module__.startswith("ndpp") and hasattr(value, "__dict__"):
+        parts = [*parts, *vars(value).values()]
+    return sum(_bytes_of(part, seen, caches) for part in parts)
 
 
 @singledispatch

@@ -24,7 +24,7 @@ from ndpp.samplers.exact.eigenchain import EigenChain
 from ndpp.samplers.exact.eigenring import RUNG_STEP, TARGETS, Request, Tolerances
 from ndpp.samplers.exact.node_route import NodesRoute
 from ndpp.samplers.exact.nodes import RETIRED, Nodes
-from ndpp.samplers.exact.routes import CircleReport, Unfinished, is_symmetric
+from ndpp.samplers.exact.routes import CircleReport, Unfinished
 from ndpp.samplers.exact.rows import Sides
 
 DRAWS = 2_000
@@ -152,7 +152,7 @@ def test_compacting_keeps_the_dyads_of_live_nodes():
 # -- the same draws --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", [case for case in AWKWARD if not is_symmetric(case.kernel)], ids=str)
+@pytest.mark.parametrize("case", [case for case in AWKWARD if not case.kernel.is_symmetric], ids=str)
 def test_the_draws_of_node_matrices(case: Case):
     for size in (size for size in oracles.possible_sizes(case.L) if size):
         ours, theirs = (draws_of(case.kernel, size, 60, by_nodes=by_nodes) for by_nodes in (False, True))
@@ -161,7 +161,7 @@ def test_the_draws_of_node_matrices(case: Case):
 
 
 def test_most_kernels_have_one():
-    cases = [case for case in AWKWARD if not is_symmetric(case.kernel)]
+    cases = [case for case in AWKWARD if not case.kernel.is_symmetric]
     sizes = [max(oracles.possible_sizes(case.L)) // 2 * 2 for case in cases]
     have = [ring_of(Exact.prepare(c.kernel, size=k)) is not None for c, k in zip(cases, sizes) if k]
     assert np.mean(have) > 0.6

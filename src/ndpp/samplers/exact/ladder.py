@@ -53,13 +53,17 @@ class Cache:
             if key in values:
                 if not pinned:
                     self._kept.move_to_end(key)
-                self._sizes[key] = n_bytes_of(values[key])  # it may have grown
-                return values[key]  # type: ignore[no-any-return]
+                return self._kept_within(key, values[key])  # type: ignore[no-any-return]
         value = make()
         with self._lock:
-            values[key], self._sizes[key] = value, n_bytes_of(value)
-            while len(self._kept) > 1 and self.n_bytes > self.memory:
-                del self._sizes[self._kept.popitem(last=False)[0]]
+            values[key] = value
+            return self._kept_within(key, value)  # type: ignore[no-any-return]
+
+    def _kept_within(self, key: Hashable, value: Any) -> Any:
+        """Return a value, whose size may have grown, and forget those used longest ago that the budget does not hold."""
+        self._sizes[key] = n_bytes_of(value)
+        while len(self._kept) > 1 and self.n_bytes > self.memory:
+            del self._sizes[self._kept.popitem(last=False)[0]]
         return value
 
     def remember_many(self, keys: list[Any], make: Callable[[list[Any]], Iterable[Value]]) -> list[Value]:
@@ -73,7 +77,7 @@ class Cache:
     @property
     def n_bytes(self) -> int:
         """Bytes of all values, as they were when last used."""
-        return sum(self._sizes.values())
+        return sum(list(self._sizes.values()))  # a copy: another thread may be at work
 
 
 class Circle(NamedTuple):

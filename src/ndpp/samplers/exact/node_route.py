@@ -13,7 +13,8 @@ import numpy as np
 from ndpp._types import FloatArray, IntArray
 from ndpp.errors import PrecisionError
 from ndpp.linalg.coordinates import Coordinates
-from ndpp.linalg.schur import MAX_LOSS, ROUNDING, eliminate
+from ndpp.linalg.scaling import ROUNDING
+from ndpp.linalg.schur import MAX_LOSS, eliminate
 from ndpp.linalg.skew import symmetric_part
 from ndpp.samplers.exact.nodes import Inclusion, Nodes, given_items
 from ndpp.samplers.exact.plan import PLANNED, Tolerances, plan_anew, plan_next, unbiased_count

@@ -16,20 +16,8 @@ from ndpp._types import FloatArray, IntArray
 from ndpp.items import LeverageTable
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg.eigen import EigenBasis
-from ndpp.linalg.schur import rounding_of
 from ndpp.samplers.exact.ladder import Ladder
 from ndpp.samplers.exact.rows import EigenRows
-
-
-def is_symmetric(kernel: LowRankKernel) -> bool:
-    """Return whether W is symmetric up to rounding: |W_ij − W_ji| ≤ min(d, 16)·ε·√(m_i m_j).
-
-    m are the kernel's magnitudes, the row sums of |W|, or those of the terms that the W of a conditional was computed from. A skew part
-    within this bound is no larger than the rounding errors that every probability of the kernel is judged for. A larger one counts,
-    however small it is.
-    """
-    W, m = np.asarray(kernel.W, np.float64), np.sqrt(kernel._magnitudes)
-    return bool(np.all(np.abs(W - W.T) <= rounding_of(len(W)) * m[:, None] * m))
 
 
 class CircleReport(NamedTuple):

@@ -8,10 +8,11 @@ constant that depends on the kernel. Items are drawn one after another from thei
 where the coefficients come from the trapezoid rule on a circle, and conditioning on one more item is a rank-one update at each node. The
 leverages ‖q_a‖² bound all these probabilities, so one static table serves every item, with r/(k − i) proposals on average, whatever n.
 
-Samples are drawn by the first of four routes that suits (:mod:`.routes`); ``sampler.route`` names it, and all draw from the same
+Samples are drawn by the first of five routes that suits (:mod:`.routes`); ``sampler.route`` names it, and all draw from the same
 distribution. Cost per sample of k items:
 
-* ``projection``, for symmetric kernels: O(k r²) (:mod:`.spectral`).
+* ``projection``, for symmetric kernels: O(k r²), or O(n k²) if the rank is near n (:mod:`.spectral`).
+* ``cholesky``, for any size, if the rank is near n and sets are large: O(n³), one pass over all items (:mod:`.sweep`).
 * ``clock``, for any size, if the kernel has an eigenbasis, as learned kernels do: O(k² r) per move of a clock (:mod:`.eigenclock`).
 * ``ring``, for one size, with an eigenbasis: O(k² N r), and O(N m r) for each of r/(k − m) candidates of item m + 1, in one compiled call
   that releases the interpreter's lock (:mod:`.eigenchain`). N is about 8 standard deviations of the size and falls as items are drawn.
@@ -43,10 +44,11 @@ from ndpp.samplers.exact.eigenchain import EigenChain
 from ndpp.samplers.exact.eigenclock import EigenClock
 from ndpp.samplers.exact.ladder import Ladder
 from ndpp.samplers.exact.node_route import NodesRoute
-from ndpp.samplers.exact.routes import CircleReport, Done, Route, Target, is_symmetric
+from ndpp.samplers.exact.routes import CircleReport, Done, Route, Target
 from ndpp.samplers.exact.spectral import Projection
+from ndpp.samplers.exact.sweep import Sweep
 
-ROUTES: tuple[type[Route], ...] = (Projection, EigenClock, EigenChain, NodesRoute)
+ROUTES: tuple[type[Route], ...] = (Projection, Sweep, EigenClock, EigenChain, NodesRoute)
 """In order of speed: the first that suits is taken."""
 NOTHING = Done(np.empty(0, np.int64), 0, CircleReport())
 """No further item."""
@@ -100,7 +102,7 @@ class Exact(Target, Sampler):
         kernel = _narrowed(kernel.without_background(), given, exclude, candidates)
         ladder = Ladder(kernel.coordinates, np.empty((0, kernel.rank)), check_count(memory, "memory"))
         nothing = np.empty(0, np.int64)
-        any_set = cls(kernel, nothing, LeverageTable.prepare(kernel), ladder, np.ones(1), is_symmetric(kernel))
+        any_set = cls(kernel, nothing, LeverageTable.prepare(kernel), ladder, np.ones(1), kernel.is_symmetric)
         return with_engine(any_set.to_complete(given, size), device)
 
     def to_complete(self, given: Items, size: int | None) -> Exact:
@@ -142,12 +144,14 @@ class Exact(Target, Sampler):
             return found
         if isinstance(route, EigenClock):
             return route.finish(rng, found)
+        if isinstance(route, Sweep):
+            return self._draw(rng, self.draw_count(rng))
         assert wanted is not None
         return self.nodes(wanted).finish(rng, found)
 
     @property
     def route(self) -> str:
-        """How samples are drawn: "projection", "clock", "ring" or "nodes"."""
+        """How samples are drawn: "projection", "cholesky", "clock", "ring" or "nodes"."""
         route = self.route_for(None if self.size is None else self.size - len(self.given))
         return "nodes" if route is None else route.name
 

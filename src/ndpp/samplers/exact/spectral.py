@@ -1,8 +1,9 @@
 """Exact samples of a symmetric kernel, by its eigenvectors: one compiled call per sample, at a cost independent of the number of items.
 
-Law: that of :class:`~ndpp.samplers.Exact`, where W is symmetric (:func:`.routes.is_symmetric`). Given items Y, the further items of a
-sample from the kernel ρL are a DPP with marginal kernel QZQᵀ, Z = R − RQ_Yᵀ(Q_Y R Q_Yᵀ)⁻¹Q_Y R (``docs/theory``). If L is symmetric, so
-is Z, and Z = Σ μ_i v_i v_iᵀ with 0 ≤ μ_i ≤ 1 makes it a mixture of projections [Hough et al. 2006; Kulesza & Taskar 2012, Algs. 1 and 8]:
+Law: that of :class:`~ndpp.samplers.Exact`, where W is symmetric (:func:`~ndpp.linalg.scaling.is_symmetric`). Given items Y, the further
+items of a sample from the kernel ρL are a DPP with marginal kernel QZQᵀ, Z = R − RQ_Yᵀ(Q_Y R Q_Yᵀ)⁻¹Q_Y R (``docs/theory``). If L is
+symmetric, so is Z, and Z = Σ μ_i v_i v_iᵀ with 0 ≤ μ_i ≤ 1 makes it a mixture of projections [Hough et al. 2006; Kulesza & Taskar 2012,
+Algs. 1 and 8]:
 
 1. Choose each eigenvector with probability μ_i, independently; for a size, given that there are as many as missing items. Sets of one
    size have the same distribution for every ρ, so ρ makes the wanted number the expected one, and nothing under- or overflows.
@@ -12,8 +13,9 @@ is Z, and Z = Σ μ_i v_i v_iᵀ with 0 ≤ μ_i ≤ 1 makes it a mixture of pro
 An error of ε in Z changes the probability of any event by about rε, however widely the eigenvalues of L are spread. That is why Z is
 decomposed and not L.
 
-Cost: O(r³) once per size; then r/(k − i) proposals of O(r (k − i)) each for item i, O(k r²) per sample. The sampler of the general route
-updates N complex matrices of order r for every item.
+Cost: O(r³) once per size, or O(r) if B is diagonal; then r/(k − i) proposals of O(r (k − i)) each for item i, O(k r²) per sample. If the
+rank is near n, it takes less time to compute the probabilities of all items each time, O(n k²) per sample (:func:`draw_among_all`).
+The sampler of the general route updates N complex matrices of order r for every item.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ndpp._compiled import jitable, njit
+from ndpp._compiled import interpreted, jitable, njit
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import clip_probabilities
 from ndpp.errors import PrecisionError
@@ -32,7 +34,8 @@ from ndpp.items import LeverageTable
 from ndpp.items.table import ACCEPTANCE, TableArrays, propose, seed_words, uniform
 from ndpp.laws.precision import REFUSE_ERROR
 from ndpp.linalg.coordinates import Coordinates
-from ndpp.linalg.schur import ROUNDING, condition_or_zero
+from ndpp.linalg.scaling import ROUNDING
+from ndpp.linalg.schur import condition_or_zero
 from ndpp.linalg.size_law import ZERO_WEIGHT, resolvent, tilt_for
 from ndpp.linalg.skew import symmetric_part
 from ndpp.samplers.exact.ladder import n_bytes_of
@@ -41,6 +44,10 @@ from ndpp.samplers.exact.rows import Rows, rows_of, suited, take
 
 BLOCK = 32
 """Candidates that are fetched together. No draw depends on it."""
+LEAST_RANK = 64
+"""Up to this rank, items are proposed by their leverage."""
+TRACE_TOLERANCE = 1e-7
+"""How far probabilities of all items may be from adding up to the number of missing ones."""
 
 
 class Spectrum(NamedTuple):
@@ -55,7 +62,8 @@ class Spectrum(NamedTuple):
         """Decompose Z for ``wanted`` items in addition to those with rows ``given`` of Q, or for any number if None. O(r³)."""
         tilt = 1.0 if wanted is None else tilt_for(coords, len(given) + wanted, given)
         Z, log_minor = condition_or_zero(resolvent(coords, np.array([tilt]))[0][0], given)
-        chance, vectors = np.linalg.eigh(symmetric_part(Z))
+        is_diagonal = coords.eigenvalues is not None and not len(given)
+        chance, vectors = (Z.diagonal(), np.eye(len(Z))) if is_diagonal else np.linalg.eigh(symmetric_part(Z))
         # Rounding may leave small negative eigenvalues, which count as zero; what it does to the kernel has been judged before.
         chance = clip_probabilities(chance, "choice of an eigenvector", tolerance=REFUSE_ERROR)
         kept = chance > len(chance) * ROUNDING
@@ -79,6 +87,8 @@ class Projection:
     spectrum: Spectrum
     rows: Rows
     factors: FloatArray
+    among_all: bool = False
+    """Whether ``spectrum.vectors`` are those of all items, (r, n)."""
 
     @classmethod
     def prepare(cls, target: Target, wanted: int | None) -> Projection | None:
@@ -87,6 +97,12 @@ class Projection:
             return None
         found = Spectrum.of(target.ladder.coords, target.ladder.given, wanted)
         rows, factors, to_q = rows_of(target.kernel)
+        r, Q = target.kernel.rank, target.kernel.coordinates.Q
+        size = found.chance.sum() if wanted is None else wanted
+        if Q is not None and r > LEAST_RANK and len(Q) * size <= r * r and Q.nbytes <= target.ladder.cache.memory:
+            is_diagonal = target.kernel.coordinates.eigenvalues is not None and not len(target.given)
+            vectors = np.ascontiguousarray(Q.T[-len(found.chance) :] if is_diagonal else found.vectors @ Q.T)
+            return cls(target.index, found._replace(vectors=vectors), rows, factors, among_all=True)
         if to_q is not None:
             found = found._replace(vectors=np.ascontiguousarray(found.vectors @ to_q.T))
         return cls(target.index, found, rows, factors)
@@ -98,6 +114,11 @@ class Projection:
 
     def draw(self, rng: np.random.Generator) -> Done:
         """Draw the further items of one sample, as rows in any order."""
+        if self.among_all:
+            _, chance, heads = self.spectrum
+            coins = rng.random(len(chance))  # nothing is compiled on this way
+            chosen = interpreted(given_heads)(chance, heads, coins) if heads.size else np.flatnonzero(coins < chance)
+            return Done(draw_among_all(rng, self.spectrum.vectors[chosen]), len(chosen))
         arrays = self.index.arrays
         drawn = Drawn(*suited(self.rows, _draw)(seed_words(rng), *self.spectrum, self.rows, self.factors, arrays))
         drawn.check(self.index)
@@ -122,6 +143,29 @@ class Drawn(NamedTuple):
             raise PrecisionError(
                 f"a projection DPP drew an item twice ({self.items}): its probability is nothing but rounding"
             )
+
+
+def draw_among_all(rng: np.random.Generator, V: FloatArray) -> IntArray:
+    """Draw as many items as V (k, n) has rows, which are orthonormal, from the projection onto them: one after another, given those before.
+
+    With the Gram–Schmidt vectors c of the items so far, item a has the probability ‖v_a‖² − Σ c_a², up to a factor. O(n k²).
+    """
+    k, n = V.shape
+    items, left, along = np.empty(k, np.int64), np.einsum("ij,ij->j", V, V), np.empty((k, n))
+    for i, coin in enumerate(rng.random(k)):
+        cumulative = np.cumsum(left)
+        if not abs(cumulative[-1] - (k - i)) <= TRACE_TOLERANCE * k:
+            raise PrecisionError(
+                f"the probabilities of the remaining items sum to {cumulative[-1]:.6g}, not to {k - i}: double precision is not enough "
+                "for this kernel. Rescale X, or drop its smallest directions."
+            )
+        a = items[i] = int(np.searchsorted(cumulative, coin * cumulative[-1], side="right"))
+        c = V[:, a] @ V - along[:i, a] @ along[:i]
+        along[i] = c / np.sqrt(c[a])
+        left -= along[i] ** 2
+        np.maximum(left, 0.0, out=left)
+        left[a] = 0.0
+    return items
 
 
 @njit()
@@ -152,15 +196,13 @@ def draw_projection(seed: AnyArray, V: FloatArray, rows: Rows, factors: FloatArr
     return Drawn(items, done, proposals, largest)
 
 
-@njit()
 def heads_table(p: FloatArray, q: FloatArray, most: int) -> FloatArray:
     """Return P(j heads among the first i coins) for 0 ≤ i ≤ r, 0 ≤ j ≤ most; q is 1 − p."""
     heads = np.zeros((p.size + 1, most + 1))
     heads[0, 0] = 1.0
     for i in range(p.size):
-        heads[i + 1, 0] = heads[i, 0] * q[i]
-        for j in range(1, min(most, i + 1) + 1):
-            heads[i + 1, j] = heads[i, j] * q[i] + heads[i, j - 1] * p[i]
+        np.multiply(heads[i], q[i], out=heads[i + 1])
+        heads[i + 1, 1:] += heads[i, :-1] * p[i]
     return heads
 
 

@@ -1,0 +1,144 @@
+"""Dense kernels compared with plain NumPy, in one run: ratios above 1 mean that ndpp is faster.
+
+A Gaussian similarity of N points (2,000 by default): the time until the first set of 10 items, the time per set, and inclusion
+probabilities, beside one eigendecomposition with textbook recursions [Kulesza & Taskar 2012]; the greedy set of 500 items; sets of any size
+of a dense nonsymmetric kernel, beside the one-pass sampler; a second ``kernel.sample(1)`` beside the first.
+Run ``OPENBLAS_NUM_THREADS=1 python benchmarks/bench_dense.py [N]``.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import ndpp
+
+K = 10
+
+
+def gaussian(n: int, d: int = 20, gamma: float = 0.025) -> np.ndarray:
+    """Return exp(−γ ‖x − y‖²) of normal points."""
+    points = np.random.default_rng(0).standard_normal((n, d))
+    squares = (points**2).sum(axis=1)
+    return np.exp(-gamma * np.maximum(squares[:, None] + squares - 2 * points @ points.T, 0.0))
+
+
+def timed(call: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
+    """Return the shortest time in seconds, and the result."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        found = call()
+        times.append(time.perf_counter() - start)
+    return min(times), found
+
+
+def row(name: str, plain: float, own: float) -> None:
+    """Print one line."""
+    print(f"{name:48} {1e3 * plain:12.2f} ms {1e3 * own:12.2f} ms {plain / own:8.2f}", flush=True)
+
+
+def elementary(values: np.ndarray) -> np.ndarray:
+    """Return e_j of the first i values."""
+    e = np.zeros((len(values) + 1, K + 1))
+    e[:, 0] = 1.0
+    for i, value in enumerate(values):
+        e[i + 1, 1:] = e[i, 1:] + value * e[i, :-1]
+    return e
+
+
+def plain_draw(values: np.ndarray, V: np.ndarray, e: np.ndarray, rng: np.random.Generator) -> list[int]:
+    """Return a set of K items: choose eigenvectors, then items by the chain rule."""
+    chosen, left = [], K
+    for i in range(len(values), 0, -1):
+        if left and rng.random() * e[i, left] < values[i - 1] * e[i - 1, left - 1]:
+            chosen.append(i - 1)
+            left -= 1
+    own = V[:, chosen]
+    p, C, items = (own**2).sum(axis=1), np.zeros((K, len(V))), []
+    for j in range(K):
+        p = np.maximum(p, 0)
+        item = int(rng.choice(len(p), p=p / p.sum()))
+        items.append(item)
+        C[j] = (own @ own[item] - C[:j].T @ C[:j, item]) / np.sqrt(p[item])
+        p = p - C[j] ** 2
+        p[item] = 0
+    return items
+
+
+def plain_inclusion(L: np.ndarray) -> np.ndarray:
+    """Return the inclusion probabilities of sets of K items from the eigenvectors."""
+    values, V = np.linalg.eigh(L)
+    first, last = elementary(values), elementary(values[::-1])[::-1]
+    without = [first[i, :K] @ last[i + 1, K - 1 :: -1][:K] for i in range(len(values))]
+    return V**2 @ (values * without / first[-1, K])
+
+
+def plain_greedy(L: np.ndarray) -> list[int]:
+    """Return the greedy set of K items."""
+    gains, C, items = L.diagonal().copy(), np.zeros((K, len(L))), []
+    for j in range(K):
+        best = int(np.argmax(gains))
+        items.append(best)
+        C[j] = (L[best] - C[:j].T @ C[:j, best]) / np.sqrt(gains[best])
+        gains -= C[j] ** 2
+        gains[best] = -np.inf
+    return items
+
+
+def main(n: int) -> None:
+    """Print a table."""
+    ndpp.LowRankKernel.from_dense(gaussian(100)).sample(1, size=2)  # imports
+    ndpp.LowRankKernel.from_dense(
+        np.eye(100) + np.triu(np.ones((100, 100)), 1) - np.tril(np.ones((100, 100)), -1)
+    ).sample(1)
+    L, rng = gaussian(n), np.random.default_rng(1)
+    print(f"{'':48} {'plain':>15} {'ndpp':>15} {'ratio':>8}")
+
+    def begin() -> Any:
+        values, V = np.linalg.eigh(L)
+        e = elementary(values)
+        return values, V, e, plain_draw(values, V, e, rng)
+
+    plain, (values, V, e, _) = timed(begin)
+    kernel = ndpp.LowRankKernel.from_dense(L)
+    own, _ = timed(lambda: ndpp.LowRankKernel.from_dense(L).sample(1, size=K, rng=0))
+    row(f"dense, {n} items, k = {K}: until the first draw", plain, own)
+    plain, _ = timed(lambda: [plain_draw(values, V, e, rng) for _ in range(20)])
+    kernel.sample(1, size=K)
+    own, _ = timed(lambda: kernel.sample(20, size=K, rng=0))
+    row("    per draw", plain / 20, own / 20)
+    plain, wanted = timed(lambda: plain_inclusion(L))
+    own, found = timed(lambda: ndpp.LowRankKernel.from_dense(L).inclusion_probabilities(K))
+    assert np.abs(found - wanted).max() < 1e-8
+    row("    inclusion probabilities, from the matrix", plain, own)
+    small = gaussian(500)
+    dense = ndpp.LowRankKernel.from_dense(small)
+    plain, wanted = timed(lambda: plain_greedy(small), 50)
+    own, found = timed(lambda: ndpp.greedy_map(dense, K), 50)
+    assert found.tolist() == wanted
+    row("dense, 500 items: greedy set", plain, own)
+    D = np.random.default_rng(2).standard_normal((200, 200))
+    sampler = ndpp.samplers.Cholesky.prepare(general := ndpp.LowRankKernel.from_dense(np.eye(200) + D - D.T))
+    plain, _ = timed(lambda: sampler.sample(20, rng=0))
+    general.sample(1)
+    own, _ = timed(lambda: general.sample(20, rng=0))
+    row(f"nonsymmetric, 200 items, any size, by {general.sampler().route}", plain / 20, own / 20)
+    X = np.random.default_rng(3).standard_normal((2000, 384)) / 20
+    W = np.eye(384) + (turn := np.random.default_rng(4).standard_normal((384, 384)) / 20) - turn.T
+    kernel = ndpp.LowRankKernel(X, W).rescale(10)
+    kernel.coordinates  # noqa: B018
+    kernel.exclude([0]).sample(1)  # compiled code
+    row(
+        "rank 384: the second sample(1) beside the first",
+        timed(lambda: kernel.sample(1))[0],
+        timed(lambda: kernel.sample(1), 3)[0],
+    )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 2000)
