@@ -35,7 +35,7 @@ class TiltedComponents:
     ``log_factors(which, items)`` are log s of some components and items, shape (components, items), or (components, 1) if they are the
     same for all items, and ``is_tilted`` tells which components have others than 0. Of the rows that sets touch, ``odds`` (C, rows) are
     those under s_c, N and ``errors`` as in :mod:`ndpp.laws.tied`, ``log_change`` is log Z_c(s_c) / Z_c, and ``log_totals`` (M + 1, C), for
-    families, log Π (1 + s r) of their states. ``sides`` keeps what baskets share.
+    families, log Π (1 + s r) of their states. ``sums`` are the A_c that were computed, and ``sides`` keeps what baskets share.
     """
 
     def __init__(
@@ -46,12 +46,13 @@ class TiltedComponents:
         self.is_known, self.log_change, self.errors = np.zeros(C, bool), np.zeros(C), np.zeros(C)
         self.odds, self.N = np.empty((C, n_rows)), np.empty((C, r, r))
         self.log_totals = np.zeros((0 if mixture.patterns is None else len(mixture.patterns.states) + 1, C))
+        self.sums: dict[int, FloatArray] = {}
         self._token = object()  # in the keys of its sides
 
     @property
     def n_bytes(self) -> int:
         """Bytes of all arrays."""
-        return n_bytes_of((self.odds, self.N, self.log_totals))
+        return n_bytes_of((self.odds, self.N, self.log_totals)) + len(self.sums) * self.N[0].nbytes
 
     def choose(self, ids: IntArray, log_plain: FloatArray, log_units: FloatArray) -> tuple[FloatArray, BoolArray]:
         """Return the logarithms of how often each component is proposed, and which components are tilted for it.
@@ -115,6 +116,7 @@ class TiltedComponents:
         else:
             state = TiedMixture(odds, ties.base, np.full(len(new), 1 / len(new)))._state
             found = state.N, state.log_z - ties.log_normalizers()[new], state.errors
+            self.sums.update(zip(new.tolist(), () if state.A is None else state.A))
         self.odds[new], self.N[new], self.errors[new] = odds, found[0], found[2]
         self.log_change[new] = found[1] + beyond  # the same, if two threads do it
         self.is_known[new] = True
@@ -139,7 +141,8 @@ class TiltedComponents:
         """Return the rows of component c under θ_c."""
         self._know(np.array([c]))
         made = TiedMixture(self.odds[[c]], self.mixture.touched.base, np.ones(1))
-        state = self.N[[c]], np.zeros(1), self.errors[[c]], None  # nobody asks for its normalizer
+        A = self.sums[c][None] if c in self.sums else None
+        state = self.N[[c]], np.zeros(1), self.errors[[c]], A  # nobody asks for its normalizer
         vars(made)["_state"] = type(self.mixture.touched._state)(*state)
         return made
 
