@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
 
 from ndpp._compiled import njit
 from ndpp._types import BoolArray, FloatArray, IntArray
@@ -134,7 +133,9 @@ class TiltedComponents:
             logs = self.log_totals[slots][:, :, which] + np.add.reduceat(
                 np.log(odds) - np.log1p(odds), one.first, axis=0
             )
-            total = logsumexp(logs, axis=1, b=self.mixture._by_state[slots][:, :, which])
+            top = logs.max(axis=1, keepdims=True)
+            top[top == -np.inf] = 0.0
+            total = top[:, 0] + np.log((self.mixture._by_state[slots][:, :, which] * np.exp(logs - top)).sum(axis=1))
             return one.families, (total - np.log(self.odds[np.ix_(which, one.families)].T)).sum(axis=0)
 
     def single(self, c: int) -> TiedMixture:
