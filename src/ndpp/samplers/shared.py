@@ -154,8 +154,8 @@ class Store:
         """Return what draws from component c, with the odds of its items times exp(rung · RUNG), as those of ``tilted`` are."""
 
         def make() -> Union:
-            ties = (self.mixture.touched, c) if tilted is None else (tilted.components.single(c), 0)
-            return Union.prepare(*ties, self.unions.memory)
+            ties, at = (self.mixture.touched, c) if tilted is None else (tilted.components.single(c), 0)
+            return Union.prepare(ties, at, self.unions.memory)
 
         return self.unions.remember((c, rung), make)
 
