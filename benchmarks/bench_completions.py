@@ -1,10 +1,14 @@
 """Time of completions by a learned mixture: the first after loading, a new basket each time, a thousand by the command.
 
     python benchmarks/bench_completions.py MODEL BASKETS.gz [--against SRC] [-o FILE.json]
+    python benchmarks/bench_completions.py MODEL BASKETS.gz --memory 10000
+    python benchmarks/bench_completions.py --flat
 
 The baskets, one per line as item ids, are begun ones: one to three items of each are given. CPU time with one BLAS thread. *Cold* is what
 the first completion takes after the model was loaded, compiled code being there; *warm* are baskets that come after as many others. The
 peak memory of the process is that of all of it. ``--against`` measures the package in another folder in turns with this one.
+``--memory`` completes so many different baskets, and says how much memory the process and what is kept of the components have grown by.
+``--flat`` completes baskets of synthetic mixtures of one rank over 10⁴, 10⁵ and 10⁶ items.
 """
 
 from __future__ import annotations
@@ -69,6 +73,55 @@ def measure(model: Path, baskets: Path, count: int, most: int) -> dict[str, Any]
     return record
 
 
+def grown(model: Path, baskets: Path, count: int) -> dict[str, Any]:
+    """Return the megabytes by which the process has grown, and those that are kept, while different baskets are completed to eight."""
+    import ndpp
+
+    law = ndpp.load(model)
+    lists = {tuple(sorted(basket)) for n in GIVEN for basket in begun(baskets, n, count)}
+    chosen = [list(basket) for basket in sorted(lists)[:: max(1, len(lists) // count)]][:count]
+    np.random.default_rng(SEED).shuffle(chosen)  # type: ignore[arg-type]
+    law.sample(1, rng=0)
+    start, kept, cpu = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 0, time.process_time()
+    for i, basket in enumerate(chosen):
+        law.sample(1, given=basket, size=8, rng=i)
+        kept = max(kept, law._drawers.n_bytes)
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {
+        "model": model.stem,
+        "different_baskets": len(chosen),
+        "bound_mb": law._memory / 2**20,
+        "kept_mb": kept / 2**20,
+        "grown_mb": (after - start) / 1024,
+        "mean_ms": 1e3 * (time.process_time() - cpu) / len(chosen),
+    }
+
+
+def flat(n: int, *, rank: int = 64, n_components: int = 20, count: int = 200) -> dict[str, Any]:
+    """Return milliseconds of completions by a synthetic mixture with skew ties over ``n`` items: 10 to 30 items in a set."""
+    import ndpp
+
+    rng, half = np.random.default_rng(SEED), rank // 2
+    X = rng.standard_normal((n, rank)).astype(np.float32) / np.sqrt(rank)
+    W = np.zeros((rank, rank))
+    W[np.arange(half), np.arange(half) + half] = np.linspace(2.0, 0.2, half)
+    popularity = (1 + np.arange(n)) ** -0.8
+    odds = rng.gamma(0.3, size=(n_components, n)) * popularity
+    odds *= np.linspace(10, 30, n_components)[:, None] / odds.sum(axis=1, keepdims=True)
+    law = ndpp.Mixture.tied(odds, X, W - W.T, np.full(n_components, 1 / n_components))
+    given = [rng.choice(n, 2, replace=False, p=popularity / popularity.sum()) for _ in range(2 * count)]
+    record: dict[str, Any] = {"n_items": n, "rank": rank, "components": n_components}
+    for size in SIZES:
+        times = []
+        for i, basket in enumerate(given):
+            start = time.process_time()
+            law.sample(1, given=basket, size=size, rng=i)
+            times.append(1e3 * (time.process_time() - start))
+        name = "any" if size is None else str(size)
+        record[f"first_{name}_s"], record[f"warm_{name}_ms"] = times[0] / 1e3, float(np.median(times[count:]))
+    return record
+
+
 def command(model: Path, baskets: Path, count: int) -> dict[str, Any]:
     """Return CPU and wall seconds in which ``ndpp complete`` completes so many baskets to eight items."""
     from ndpp import load
@@ -89,8 +142,10 @@ def command(model: Path, baskets: Path, count: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path)
-    parser.add_argument("baskets", type=Path)
+    parser.add_argument("model", type=Path, nargs="?")
+    parser.add_argument("baskets", type=Path, nargs="?")
+    parser.add_argument("--memory", type=int, default=0, metavar="BASKETS", help="measure memory with so many baskets")
+    parser.add_argument("--flat", action="store_true", help="measure synthetic mixtures of 10⁴ to 10⁶ items")
     parser.add_argument("--count", type=int, default=300, help="baskets measured for each number of given items")
     parser.add_argument("--most", type=float, default=240.0, help="most CPU seconds for each size")
     parser.add_argument(
@@ -100,6 +155,12 @@ def main() -> None:
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("-o", "--output", type=Path)
     chosen = parser.parse_args()
+    if chosen.flat or chosen.memory:
+        for n in (10**4, 10**5, 10**6) if chosen.flat else ():
+            print(json.dumps(flat(n)), flush=True)
+        if chosen.memory:
+            print(json.dumps(grown(chosen.model, chosen.baskets, chosen.memory)))
+        return
     if chosen.one:
         record = measure(chosen.model, chosen.baskets, chosen.count, chosen.most)
         print(json.dumps(record | (command(chosen.model, chosen.baskets, chosen.command) if chosen.command else {})))

@@ -1,7 +1,8 @@
 """Requests per second of ``ndpp serve`` on this machine, which the load generator shares: ``python benchmarks/bench_serve.py``.
 
 The model is that of ``--model``, or a learned UK Retail kernel if ``NDPP_DATA`` has one, else a synthetic one of its shape (3,941 items,
-rank 200). Its first 2,000 items are asked for, once its size distribution is known. Every run is bounded in requests and in seconds.
+rank 200). Its first 2,000 items are asked for, once its size distribution is known and after a quarter as many other requests. Every run is
+bounded in requests and in seconds.
 Besides the rate and the latencies it shows the server's own CPU time per request, which does not depend on what else the machine does.
 """
 
@@ -69,9 +70,11 @@ async def answer(reader: asyncio.StreamReader) -> int:
     return int(head[9:12])
 
 
-async def load(url: str, task: str, requests: int, connections: int, seconds: float) -> tuple[list[float], float]:
+async def load(
+    url: str, task: str, requests: int, connections: int, seconds: float, seed: int = 0
+) -> tuple[list[float], float]:
     """Return the time of each request and of all."""
-    rng, where, times = np.random.default_rng(0), urlsplit(url), []
+    rng, where, times = np.random.default_rng(seed), urlsplit(url), []
     waiting = [message(task, body(task, rng)) for _ in range(requests)]
     end = time.perf_counter() + seconds
 
@@ -90,10 +93,18 @@ async def load(url: str, task: str, requests: int, connections: int, seconds: fl
     return times, time.perf_counter() - began
 
 
-def cpu_seconds(pid: int) -> float:
-    """Return the CPU time of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def used(pid: int) -> tuple[float, float]:
+    """Return the CPU seconds of a process and its workers so far, and their resident memory in megabytes."""
+    cpu, memory = 0.0, 0.0
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        if pid in (int(folder.name), int(fields[1])):
+            cpu += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+            memory += int(fields[21]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    return cpu, memory
 
 
 def is_prepared(url: str) -> bool:
@@ -108,6 +119,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=15.0, help="most seconds of each run")
     parser.add_argument("--model", type=Path, help="model file to serve")
+    parser.add_argument("--workers", type=int, default=1, help="processes of the server")
     parser.add_argument("tasks", nargs="*", default=list(RUNS))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -115,6 +127,7 @@ def main() -> None:
         if options.model is None:
             ndpp.save(model(), path)
         words = [sys.executable, "-m", "ndpp.cli", "serve", str(path), "--port", "0"]
+        words += ["--workers", str(options.workers)] if options.workers > 1 else []
         with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as server:
             assert server.stderr is not None
             log = server.stderr
@@ -126,13 +139,14 @@ def main() -> None:
             drain = subprocess.Popen(["cat"], stdin=log, stdout=subprocess.DEVNULL)
             for task in options.tasks:
                 requests, connections = RUNS[task]
-                asyncio.run(load(url, task, connections, connections, options.seconds))
-                before = cpu_seconds(server.pid)
-                times, wall = asyncio.run(load(url, task, requests, connections, options.seconds))
-                cpu = (cpu_seconds(server.pid) - before) / len(times)
+                asyncio.run(load(url, task, requests // 4, connections, options.seconds))
+                before = used(server.pid)[0]
+                times, wall = asyncio.run(load(url, task, requests, connections, options.seconds, seed=1))
+                after, memory = used(server.pid)
+                cpu = (after - before) / len(times)
                 p50, p99 = np.percentile(times, [50, 99]) * 1e3
                 print(f"{task:10} {len(times):5} requests  {len(times) / wall:7.1f}/s  p50 {p50:6.1f} ms  p99 {p99:6.1f} ms  "
-                      f"server CPU {1e3 * cpu:6.2f} ms/request")  # fmt: skip
+                      f"server CPU {1e3 * cpu:6.2f} ms/request  memory {memory:5.0f} MB", flush=True)  # fmt: skip
             server.terminate()
             server.wait(30)
             drain.wait(10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 from functools import reduce
 from itertools import product
 
@@ -12,7 +13,7 @@ import pytest
 import goodness
 from families import CASES, law_of, mixed
 from mixtures import dense, enumerate_mixture, tied
-from ndpp import Mixture
+from ndpp import Baskets, Mixture
 from ndpp.linalg.schur import condition_inner_with_background
 from ndpp.samplers import shared
 from ndpp.samplers.clock import Clock
@@ -243,3 +244,28 @@ def test_sets_with_items_that_are_excluded_are_rejected(size: int | None):
         goodness.assert_law(law.sample(1000, size=size, given=[given], rng=3), expected)
     others = [item for item in range(law.n_items) if item not in (given, rare)]
     assert len(law.sampler(given=[given], exclude=others).avoid) == 0
+
+
+@pytest.mark.parametrize("kind", ["items", "families"])
+def test_items_of_many_baskets_are_prepared_together(kind: str):
+    """They are those that each basket would prepare by itself."""
+    law = random_mixture() if kind == "items" else law_of("several")
+    lists = [[i % law.n_items, (i + 3) % law.n_items] for i in range(0, 30, 2)]
+    shared.prepare_given(law, Baskets.from_lists(lists, n_items=law.n_items), MEMORY)
+    together, law._drawers = law._drawers.rows._kept, None
+    for basket in lists:
+        shared.begin(law, np.array(sorted(set(basket))), None, MEMORY)
+    apart = law._drawers.rows._kept
+    assert set(together) == set(apart)
+    assert all(np.allclose(together[row], apart[row], rtol=0, atol=1e-12) for row in apart)
+
+
+def test_numbers_of_further_items_share_their_tilts():
+    """Those that differ by less than a deviation do; a drawer that has been to another process finds them again."""
+    store = store_of(law := random_mixture(), MEMORY)
+    assert store.tilted(4) is store.tilted(8)
+    assert store.tilted(4) is not store.tilted(9)
+    sampler = law.sampler(size=30, given=[1], memory=MEMORY)
+    assert sampler.store.rungs.any()
+    copied = pickle.loads(pickle.dumps(sampler))
+    assert copied.sample(5, rng=0).baskets.to_lists() == sampler.sample(5, rng=0).baskets.to_lists()

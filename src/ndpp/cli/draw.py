@@ -20,12 +20,15 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.limits import Limit
 from ndpp.samplers import Sampler
 from ndpp.samplers.registry import EXACT, SAMPLERS, Request, SamplerSpec
+from ndpp.samplers.shared import prepare_given
 
 SPECS: dict[str, SamplerSpec] = {spec.name: spec for spec in SAMPLERS if spec.is_offered}
 """The samplers that serve every kernel, by name."""
 WALKS: dict[str, SamplerSpec] = {name: spec for name, spec in SPECS.items() if spec.is_chain}
 BLOCK = 2**16
 """Baskets planned at a time, which bounds the memory of the plan."""
+TOGETHER = 64
+"""Baskets whose given items are prepared together."""
 Steps = Annotated[int | None, o.number("Steps of a walk; default: size².")]
 WalkStart = Annotated[Literal["uniform", "greedy"], typer.Option(help="Where a walk starts.")]
 MISSION = "Draw from one mission of a mixture: its name, or its number in ndpp info."
@@ -166,6 +169,8 @@ def complete(
 
     def draw(done: int) -> Iterator[Baskets]:
         for i in range(done // number, len(starts)):
+            if i % TOGETHER == 0:
+                prepare_given(allowed, starts[i : i + TOGETHER], allowed._memory)
             begin, own = max(done, i * number), starts[i]
             apart = np.setdiff1d(others, own)
             ready = allowed.sampler(size=sizes[i], given=own, exclude=apart, device=drawing.device, limits=kept)

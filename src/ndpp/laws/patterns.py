@@ -103,9 +103,20 @@ class Patterns:
             return np.asarray(np.log(self.odds))
 
     @cached_property
+    def log_rest(self) -> FloatArray:
+        """The logarithms of 1 + r: minus those of the probability that an item does not come, in each state."""
+        return np.log1p(self.odds)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the arrays that depend on the odds."""
+        arrays = (vars(self).get(name) for name in ("odds", "log_odds", "log_rest", "log_chances"))
+        return sum(array.nbytes for array in arrays if array is not None)
+
+    @cached_property
     def log_chances(self) -> FloatArray:
         """The logarithms of r / (1 + r), the probability of an item in each state."""
-        return self.log_odds - np.log1p(self.odds)
+        return self.log_odds - self.log_rest
 
     @cached_property
     def log_totals(self) -> FloatArray:

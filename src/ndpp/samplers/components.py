@@ -306,12 +306,11 @@ class GivenFamilies(NamedTuple):
 class FamilyParts(NamedTuple):
     """The patterns of the families of one component: cumulative weights (F, K) of the states of a family that has an item.
 
-    ``log_rest`` (n, K) is log(1 + r): minus the logarithm of the probability that an item does not come.
+    All components share the patterns.
     """
 
     patterns: Patterns
     cumulated: FloatArray
-    log_rest: FloatArray
 
     @classmethod
     def of(cls, patterns: Patterns, state_odds: FloatArray) -> FamilyParts:
@@ -320,12 +319,17 @@ class FamilyParts(NamedTuple):
         with np.errstate(divide="ignore"):
             logs = np.append(np.log(state_odds) + totals + np.log(-np.expm1(-totals)), -np.inf)
         cumulated = np.cumsum(scaled(logs[patterns.slots]), axis=1)
-        return cls(patterns, cumulated, np.log1p(patterns.odds))
+        return cls(patterns, cumulated)
+
+    @property
+    def log_rest(self) -> FloatArray:
+        """Minus the logarithm of the probability that an item does not come, in each state."""
+        return self.patterns.log_rest
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of all arrays of its own."""
-        return n_bytes_of((self.patterns.odds, self.cumulated, self.log_rest))
+        """Bytes of its own array; the patterns count theirs."""
+        return self.cumulated.nbytes
 
     def items_of(self, rng: np.random.Generator, families: IntArray) -> IntArray:
         """Draw items of each family, given that there is one at least: the first of them, and then the later ones independently."""

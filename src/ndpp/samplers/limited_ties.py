@@ -179,7 +179,8 @@ class TiltedDrawers:
         union = keep((self.key, c), lambda: Union.prepare(tilts.components.single(c), 0, self.store.memory))
         if mixture.patterns is None:
             return Apart(union.given(mixture.base.rows_of(self.ids)), tilts.values, self.room)
-        parts = keep((self.key, c, "parts"), lambda: FamilyParts.of(tilts.components.patterns(c), mixture.odds[c]))
+        patterns = keep((self.key, c, "patterns"), lambda: tilts.components.patterns(c))
+        parts = keep((self.key, c, "parts"), lambda: FamilyParts.of(patterns, mixture.odds[c]))
         families = GivenFamilies.of(parts.patterns, self.ids).weighed(mixture.odds[c])
         return FurtherItems(union.given(families.families), None, _no_counts, 1.0, parts, families)
 

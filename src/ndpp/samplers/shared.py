@@ -5,9 +5,9 @@ Given items J, the component is drawn by P(c | J), and a set from it (:mod:`~ndp
 Sets of k items: the probability of this size in each component would take long to compute, and is not needed. Component c is proposed
 with probability ∝ w_c ρ_c^(−k) Z_c(ρ_c, J) / Z_c, where Z(ρ, J) is the weight of all sets that contain J with all odds times ρ, and then a
 set of the component with these odds, which is accepted if it has k items; what is rejected includes the component. This is exact for every
-ρ_c, and fast if about k items are expected. Where k is a common size, ρ_c = 1 serves. Otherwise all components are tilted, once for each
-number of further items; the ρ_c are on a grid, so that several sizes share what draws from a component. Large families that come with all
-their items or none need a finer one, for which the ρ_c are computed and not guessed (``is_fine``).
+ρ_c, and fast if about k items are expected. Where k is a common size, ρ_c = 1 serves. Otherwise all components are tilted, once for about
+the same number of further items (:func:`_about`); the ρ_c are on a grid, so that several sizes share what draws from a component. Large
+families that come with all their items or none need a finer one, for which the ρ_c are computed and not guessed (``is_fine``).
 
 Of a set S = T ∪ R, T is drawn first, and accepted by the chance that R has as many other items as are missing. Let b_c be a bound of these
 chances (:meth:`Store.bounds`): T is accepted with probability chance / b_c, and component c proposed b_c times as often. Components whose
@@ -17,18 +17,19 @@ sets are mostly too large have a small b_c, and are hardly ever proposed. R is t
 from __future__ import annotations
 
 from functools import cached_property, partial, singledispatch
+from math import isqrt
 from typing import Any
 
 import numpy as np
 from scipy.special import gammaln, ive, xlogy
 
 from ndpp._types import FloatArray, IntArray
+from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleSizeError
 from ndpp.laws.families import MOST_LOG
 from ndpp.laws.law import Law
 from ndpp.laws.patterns import FamilyGroups, Patterns
 from ndpp.laws.shared import SharedTies
-from ndpp.laws.tied import TiedMixture
 from ndpp.linalg.eigen import is_skew
 from ndpp.linalg.tilts import MOST_TILT, solve_tilt
 from ndpp.samplers.components import Counts, FamilyParts, FurtherItems, GivenFamilies, Union, circle
@@ -51,6 +52,8 @@ N_NODES = 128
 """Points of the circle by which numbers of up to a quarter as many items are told apart; more for more items."""
 FOR_ROWS = 0.125
 """Part of the memory that is for rows of given items; the rest is for components and sizes."""
+MANY_ROWS = 12
+"""More given rows than this are multiplied with N as matrices."""
 LIKELY = 1e-3
 """Components that are proposed less often than this do not matter to the mean number of proposals."""
 
@@ -77,6 +80,19 @@ def _prepare_components(mixture: SharedTies, memory: int) -> None:
         store.union(c, 0)
 
 
+@singledispatch
+def prepare_given(law: Law, baskets: Baskets, memory: int) -> None:
+    """Prepare what a sampler computes of each given item, for the items of many baskets at once."""
+
+
+@prepare_given.register
+def _prepare_given(mixture: SharedTies, baskets: Baskets, memory: int) -> None:
+    base, store = mixture.touched.base, store_of(mixture, memory)
+    touched = np.unique(mixture.touched_rows(baskets)[0].indices)
+    rows = base.rows_of(touched[base.can_occur(touched)])
+    store.sides(rows, base.q_rows(rows))
+
+
 class Tilted:
     """A mixture whose components are tilted, each to its rung, for sets of one size.
 
@@ -89,9 +105,8 @@ class Tilted:
         self.components = TiltedComponents(mixture, self.log_factors, rungs != 0, sides)
 
     def log_factors(self, which: Any, items: Any) -> FloatArray:
-        """Return those of some components and items: the same for all items."""
-        n = len(np.arange(self.components.mixture.n_items)[items])
-        return np.repeat(self.rungs[which, None] * RUNG, n, axis=1)
+        """Return those of some components: the same for all items."""
+        return np.asarray(self.rungs[which, None] * RUNG)
 
     @property
     def n_bytes(self) -> int:
@@ -127,13 +142,21 @@ class Store:
         N = self.mixture.touched._state.N
 
         def make(missing: list[int]) -> list[FloatArray]:
-            return [side.copy() for side in products(N, np.arange(len(N)), q[np.isin(rows, missing)])]
+            own = q[np.isin(rows, missing)]
+            if len(own) > MANY_ROWS:
+                return [np.ascontiguousarray(side) for side in np.moveaxis(N @ own.T, 2, 0)]
+            return [side.copy() for side in products(N, np.arange(len(N)), own)]
 
         return self.rows.remember_many(rows.tolist(), make)
 
-    def union(self, c: int, rung: float) -> Union:
-        """Return what draws from component c, with the odds of its items times exp(rung · RUNG)."""
-        return self.unions.remember((c, rung), lambda: Union.prepare(*self._rows(c, rung * RUNG), self.unions.memory))
+    def union(self, c: int, rung: float, tilted: Tilted | None = None) -> Union:
+        """Return what draws from component c, with the odds of its items times exp(rung · RUNG), as those of ``tilted`` are."""
+
+        def make() -> Union:
+            ties, at = (self.mixture.touched, c) if tilted is None else (tilted.components.single(c), 0)
+            return Union.prepare(ties, at, self.unions.memory)
+
+        return self.unions.remember((c, rung), make)
 
     def parts(self, c: int, rung: float) -> FamilyParts:
         """Return the patterns of the families of component c."""
@@ -146,18 +169,24 @@ class Store:
         assert found is not None  # asked for families only
         return self.unions.remember(("patterns", rung), lambda: found.with_odds(found.odds * np.exp(rung * RUNG)))
 
-    def counts(self, c: int, rung: float, count: int, removed: IntArray, is_fine: bool = False) -> Counts:
-        """Return how many items of component c come by themselves, and what draws ``count`` of them from rows that are not removed."""
+    def counts(
+        self, c: int, rung: float, count: int, removed: IntArray, is_fine: bool = False, *, odds: Any = None
+    ) -> Counts:
+        """Return how many items of component c come by themselves, and what draws ``count`` of them from rows that are not removed.
+
+        ``odds`` are those of its rows on the rung; for rung 0 they are known.
+        """
+        odds = self.union(c, 0).alone.odds if odds is None else odds
         n = int(self.mixture.largest[c])
         n_left = n - int(self.mixture.largest_of_rows(removed, c).sum())
         wanted = min(count * n / max(n_left, count, 1), n - 0.3)
         unit, log_tilt = (1 / FINE, self._fine_tilt_alone) if is_fine else (COARSE, self._log_tilt_alone)
         tilt = unit * round((log_tilt(c, wanted) / RUNG - rung) / unit)
         n_nodes = N_NODES + 2 * max(0, count - N_NODES // 4)
-        return self.unions.remember((c, rung, tilt, n_nodes), lambda: self._counts(c, rung, tilt, n_nodes))
+        return self.unions.remember((c, rung, tilt, n_nodes), lambda: self._counts(c, rung, odds, tilt, n_nodes))
 
-    def _counts(self, c: int, rung: float, tilt: float, n_nodes: int) -> Counts:
-        odds, patterns, log_rho = self.union(c, rung).alone.odds, self.mixture.patterns, tilt * RUNG
+    def _counts(self, c: int, rung: float, odds: FloatArray, tilt: float, n_nodes: int) -> Counts:
+        patterns, log_rho = self.mixture.patterns, tilt * RUNG
         if patterns is None:
             return Counts.of_items(odds, log_rho, n_nodes)
         rho, z, n = float(np.exp((rung + tilt) * RUNG)), circle(n_nodes), patterns.n_families
@@ -177,18 +206,15 @@ class Store:
 
         return self.unions.remember((rung, len(z), "products"), make)
 
-    def _rows(self, c: int, log_tilt: float) -> tuple[TiedMixture, int]:
-        """Return a mixture of the rows that sets touch, and the number in it of a component, tilted."""
-        return (self.mixture.tilted(log_tilt, [c]), 0) if log_tilt else (self.mixture.touched, c)
-
     def tilted(self, left: int, is_fine: bool = False) -> Tilted:
-        """Return all components, tilted towards ``left`` items. O(C n r²), once for all baskets."""
+        """Return all components, tilted towards about ``left`` items. O(C n r²), once for all baskets."""
+        wanted = left if is_fine else _about(left)
 
         def make() -> Tilted:
-            rungs = np.round(self.mixture.tilts(left) / RUNG * FINE) / FINE if is_fine else self._rungs(left)
+            rungs = np.round(self.mixture.tilts(left) / RUNG * FINE) / FINE if is_fine else self._rungs(wanted)
             return Tilted(self.mixture, rungs, self.rows)
 
-        return self.unions.remember(("tilted", left, is_fine), make)
+        return self.unions.remember(("tilted", wanted, is_fine), make)
 
     @cached_property
     def _log_means(self) -> dict[float, FloatArray]:
@@ -230,7 +256,7 @@ class Store:
         self._fine_tilts[c, wanted] = found
         return found
 
-    def _rungs(self, left: int) -> FloatArray:
+    def _rungs(self, left: float) -> FloatArray:
         """Guess the rungs on which about ``left`` items are expected of each component.
 
         Σ x^a / (1 + x^a) items are taken to come with T, for equal eigenvalues x that grow with |R|, and a = 2 if ties are skew.
@@ -279,6 +305,11 @@ class Store:
         return np.asarray(np.exp(out))
 
 
+def _about(left: int) -> float:
+    """Return the number of items that all numbers near ``left`` are tilted to: off by less than the deviation of a Poisson number."""
+    return (isqrt(left) + 0.5) ** 2
+
+
 def _with_least(values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the sums of rows of values ≤ 0, and those of their 0, 1, … smallest values, shapes (C,) and (C, …)."""
     most = min(MOST_REMOVED, values.shape[1])
@@ -287,24 +318,33 @@ def _with_least(values: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 class Begun:
-    """What draws the further items of sets of a mixture: from component c on rung ``rungs[c]``, ``left`` items (None: any number)."""
+    """What draws the further items of sets of a mixture: from component c on rung ``rungs[c]``, ``left`` items (None: any number).
+
+    Rungs other than 0 are those of ``store.tilted(left, is_fine)``.
+    """
 
     def __init__(
-        self, store: Store, ids: IntArray, left: int | None, rungs: FloatArray, bounds: FloatArray | None = None
+        self,
+        store: Store,
+        ids: IntArray,
+        left: int | None,
+        rungs: FloatArray,
+        bounds: FloatArray | None = None,
+        is_fine: bool = False,
     ) -> None:
-        self.store, self.ids, self.left, self.rungs = store, ids, left, rungs
+        self.store, self.ids, self.left, self.rungs, self.is_fine = store, ids, left, rungs, is_fine
         self.bounds = np.ones(len(rungs)) if bounds is None else bounds
         self._made: dict[int, FurtherItems] = {}
         self._families: dict[float, GivenFamilies] = {}
         self._expected: float | None = None
 
     def __reduce__(self) -> Any:
-        return Begun, (self.store, self.ids, self.left, self.rungs, self.bounds)
+        return Begun, (self.store, self.ids, self.left, self.rungs, self.bounds, self.is_fine)
 
     def __getitem__(self, c: int) -> FurtherItems:
         if c not in self._made:
             (union, families), rung = self.given(c), float(self.rungs[c])
-            counts = partial(self.store.counts, c, rung)
+            counts = partial(self.store.counts, c, rung, odds=union.alone.odds)
             parts = None if families is None else self.store.parts(c, rung)
             self._made[c] = FurtherItems(union, self.left, counts, float(self.bounds[c]), parts, families)
         return self._made[c]
@@ -312,7 +352,8 @@ class Begun:
     def given(self, c: int) -> tuple[Union, GivenFamilies | None]:
         """Return component c given the items, and their families."""
         rung, mixture = float(self.rungs[c]), self.store.mixture
-        union = self.store.union(c, rung)
+        tilted = self.store.tilted(self.left, self.is_fine) if rung and self.left is not None else None
+        union = self.store.union(c, rung, tilted)
         if mixture.patterns is None:
             return union.given(mixture.base.rows_of(self.ids)), None
         if rung not in self._families:
@@ -368,7 +409,7 @@ def begin(
             log_plain, log_units = np.log(weights) + log_posterior.max(), np.log(others) - size * tilted.rungs * RUNG
         logs, at = tilted.components.choose(ids, log_plain, log_units)
         weights, bounds[at], rungs[at] = np.exp(logs - logs.max()), others[at], tilted.rungs[at]
-    return weights, Begun(store, ids, left, rungs, bounds)
+    return weights, Begun(store, ids, left, rungs, bounds, is_fine)
 
 
 def _log_posterior(store: Store, ids: IntArray) -> FloatArray:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
 
 from ndpp._compiled import njit
 from ndpp._types import BoolArray, FloatArray, IntArray
@@ -32,9 +31,10 @@ FEW_ROWS = 4
 class TiltedComponents:
     """The components of a mixture, each with factors of its own, whatever is given; computed when first looked at.
 
-    ``log_factors(which, items)`` are log s of some components and items, and ``is_tilted`` tells which components have others than 0. Of
-    the rows that sets touch, ``odds`` (C, rows) are those under s_c, N, A and ``errors`` as in :mod:`ndpp.laws.tied`, ``log_change`` is
-    log Z_c(s_c) / Z_c, and ``log_totals`` (M + 1, C), for families, log Π (1 + s r) of their states. ``sides`` keeps what baskets share.
+    ``log_factors(which, items)`` are log s of some components and items, shape (components, items), or (components, 1) if they are the
+    same for all items, and ``is_tilted`` tells which components have others than 0. Of the rows that sets touch, ``odds`` (C, rows) are
+    those under s_c, N, A and ``errors`` as in :mod:`ndpp.laws.tied`, ``log_change`` is log Z_c(s_c) / Z_c, and ``log_totals`` (M + 1, C),
+    for families, log Π (1 + s r) of their states. ``sides`` keeps what baskets share.
     """
 
     def __init__(
@@ -100,7 +100,11 @@ class TiltedComponents:
             odds = np.minimum(mixture.odds[new] * factors, MOST_ODDS)
         else:
             slots = mixture.patterns.slots
-            self.log_totals[:-1, new] = mixture.patterns.log_totals_at(factors.T)
+            if factors.shape[1] == 1:  # the same for many components, too
+                some, own = np.unique(factors[:, 0], return_inverse=True)
+                self.log_totals[:-1, new] = mixture.patterns.log_totals_at(some)[:, own]
+            else:
+                self.log_totals[:-1, new] = mixture.patterns.log_totals_at(factors.T)
             logs = touch_weights(self.log_totals[:, new][slots], mixture._by_state[:, new][slots])[0].T
             odds = np.expm1(logs.clip(0.0, MOST_LOG))
             beyond = (logs - np.log1p(odds)).sum(axis=1)
@@ -130,11 +134,14 @@ class TiltedComponents:
             logs = self.log_totals[slots][:, :, which] + np.add.reduceat(
                 np.log(odds) - np.log1p(odds), one.first, axis=0
             )
-            total = logsumexp(logs, axis=1, b=self.mixture._by_state[slots][:, :, which])
+            top = logs.max(axis=1, keepdims=True)
+            top[top == -np.inf] = 0.0
+            total = top[:, 0] + np.log((self.mixture._by_state[slots][:, :, which] * np.exp(logs - top)).sum(axis=1))
             return one.families, (total - np.log(self.odds[np.ix_(which, one.families)].T)).sum(axis=0)
 
     def single(self, c: int) -> TiedMixture:
         """Return the rows of component c under θ_c."""
+        self._know(np.array([c]))
         made = TiedMixture(self.odds[[c]], self.mixture.touched.base, np.ones(1))
         A = None if self.A is None else self.A[[c]]
         state = self.N[[c]], np.zeros(1), self.errors[[c]], A  # nobody asks for its normalizer
