@@ -113,9 +113,10 @@ class Tilts:
         is_tilted = np.zeros(len(found), bool)
         if top == -np.inf:
             return found, is_tilted
-        plain = np.exp(found - top)
-        guess = np.where(self.components.is_tilted, plain * np.exp((self.log_bound + log_units).clip(max=0.0)), plain)
+        plain, bounds = np.exp(found - top), np.exp((self.log_bound + log_units).clip(max=0.0))
+        guess = np.where(self.components.is_tilted, plain * bounds, plain)
         within = chances_within(self.mean, self.variance, left.low, left.high).prod(axis=1) * np.exp(-self.n_unfit)
+        within = np.minimum(within, bounds)
         common = COMMON * SELDOM ** (int(len(ids) > 0) + self.takes_long)
         times = TIMES_GIVEN if len(ids) else TIMES
         enough = max(times * guess.sum(), float(plain @ within) / common)
