@@ -30,7 +30,7 @@ RATIO, EXACT_UP_TO = 1.5, 12
 TIMES, TIMES_GIVEN = 1.05, 3.0
 """Components stay without a tilt if there are so many times as many proposals then, or, if items are given, as other baskets need other
 components."""
-COMMON, SELDOM = 0.25, 0.1
+COMMON, SELDOM = 0.25, 0.2
 """They do so, too, if this part of all proposals is accepted anyway; the second times as much is enough if items are given, and if tilting
 all components takes more than ``LONG``."""
 LONG = 2e9
