@@ -30,7 +30,7 @@ RATIO, EXACT_UP_TO = 1.5, 12
 TIMES, TIMES_GIVEN = 1.05, 3.0
 """Components stay without a tilt if there are so many times as many proposals then, or, if items are given, as other baskets need other
 components."""
-COMMON, SELDOM = 0.25, 0.1
+COMMON, SELDOM = 0.25, 0.2
 """They do so, too, if this part of all proposals is accepted anyway; the second times as much is enough if items are given, and if tilting
 all components takes more than ``LONG``."""
 LONG = 2e9
@@ -113,9 +113,10 @@ class Tilts:
         is_tilted = np.zeros(len(found), bool)
         if top == -np.inf:
             return found, is_tilted
-        plain = np.exp(found - top)
-        guess = np.where(self.components.is_tilted, plain * np.exp((self.log_bound + log_units).clip(max=0.0)), plain)
+        plain, bounds = np.exp(found - top), np.exp((self.log_bound + log_units).clip(max=0.0))
+        guess = np.where(self.components.is_tilted, plain * bounds, plain)
         within = chances_within(self.mean, self.variance, left.low, left.high).prod(axis=1) * np.exp(-self.n_unfit)
+        within = np.minimum(within, bounds)
         common = COMMON * SELDOM ** (int(len(ids) > 0) + self.takes_long)
         times = TIMES_GIVEN if len(ids) else TIMES
         enough = max(times * guess.sum(), float(plain @ within) / common)
