@@ -51,7 +51,7 @@ class TiltedComponents:
     @property
     def n_bytes(self) -> int:
         """Bytes of all arrays."""
-        return n_bytes_of((self.odds, self.N, self.log_totals)) + len(self.sums) * 8 * self.N.shape[1] ** 2
+        return n_bytes_of((self.odds, self.N, self.log_totals)) + len(self.sums) * int(self.N[0].nbytes)
 
     def choose(self, ids: IntArray, log_plain: FloatArray, log_units: FloatArray) -> tuple[FloatArray, BoolArray]:
         """Return the logarithms of how often each component is proposed, and which components are tilted for it.
