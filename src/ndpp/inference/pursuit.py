@@ -187,9 +187,8 @@ class Lazy:
         scale, d = self.own if magnitudes is None else np.empty(n), n if X is None else X.shape[1]
         if X is None:
             scale = magnitudes
-        assert scale is not None
         for block in self._blocks() if X is not None else ():
-            x = self.X[block].astype(np.float64, copy=False)
+            x: Any = self.X[block].astype(np.float64, copy=False)
             self.own[block] = np.einsum("ij,ij->i", x if W is None else x.dot(W), x)
             if magnitudes is not None:
                 scale[block] = (x * x).dot(magnitudes)
