@@ -188,7 +188,7 @@ class Lazy:
         if X is None:
             scale = magnitudes
         for block in self._blocks() if X is not None else ():
-            x: Any = self.X[block].astype(np.float64, copy=False)
+            x: Any = self.X[block].astype(np.float64, copy=False)  # type: ignore[index]
             self.own[block] = np.einsum("ij,ij->i", x if W is None else x.dot(W), x)
             if magnitudes is not None:
                 scale[block] = (x * x).dot(magnitudes)
