@@ -7,6 +7,7 @@ residual between different points is missing, and ``error`` bounds it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -185,7 +186,11 @@ def _laplacian(x: FloatArray, y: FloatArray, gamma: float) -> FloatArray:
     return np.asarray(np.exp(-gamma * distance))
 
 
-SIMILARITIES = {"rbf": _rbf, "laplacian": _laplacian, "linear": lambda x, y, gamma: x @ y.T}
+SIMILARITIES: dict[str, Callable[[FloatArray, FloatArray, float], FloatArray]] = {
+    "rbf": _rbf,
+    "laplacian": _laplacian,
+    "linear": lambda x, y, gamma: x @ y.T,
+}
 
 
 def _similarity(x: FloatArray, y: FloatArray, kernel: str, gamma: float) -> FloatArray:

@@ -380,12 +380,11 @@ def _run(
     law: LowRankKernel, rows: IntArray | None, open: BoolArray, size: int, window: int | None, *, lazy: bool = True
 ) -> Any:
     """Return the run of some rows of the support, None for all, before any item is added."""
-    columns = law.unit_columns
+    columns, X = law.unit_columns, law._factor
     if columns is None:
+        assert isinstance(X, np.ndarray)
         law.check_unchanged()
-        return pursuit(
-            law._factor if rows is None else law._factor[rows], open, size, _inner(law), window=window, lazy=lazy
-        )
+        return pursuit(X if rows is None else X[rows], open, size, _inner(law), window=window, lazy=lazy)
     columns, L = columns if rows is None else columns[rows], np.asarray(law.W, np.float64)
     scale = law.unit_scale if law.is_symmetric and window is None else law._magnitudes
     if rows is not None or law.n_rows < len(L):

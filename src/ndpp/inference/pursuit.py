@@ -182,13 +182,13 @@ class Lazy:
     def __init__(self, X: AnyArray | None, open: BoolArray, size: int, inner: Inner) -> None:
         self.is_lazy, self.open, self.base, self.count, self.work = X is not None and X.size > LAZY, open, 0, 0, 0
         (W, magnitudes, _), self.W, n = inner, inner.W, len(open)
-        self.X = X if self.is_lazy or X is None else np.asarray(X, np.float64)
+        self.X: Any = X if self.is_lazy or X is None else np.asarray(X, np.float64)
         self.own = np.empty(n) if X is not None else W.diagonal()
         scale, d = self.own if magnitudes is None else np.empty(n), n if X is None else X.shape[1]
         if X is None:
             scale = magnitudes
         for block in self._blocks() if X is not None else ():
-            x = self.X[block].astype(np.float64, copy=False)
+            x: Any = self.X[block].astype(np.float64, copy=False)  # type: ignore[index]
             self.own[block] = np.einsum("ij,ij->i", x if W is None else x.dot(W), x)
             if magnitudes is not None:
                 scale[block] = (x * x).dot(magnitudes)
@@ -253,7 +253,7 @@ class Lazy:
     def add(self, picks: Any) -> None:
         """Add an item."""
         row, j, doubt = int(picks[0]), self.count, float(self.noise[int(picks[0])])
-        x = None if self.X is None else self.X[row].astype(np.float64, copy=False)
+        x: Any = None if self.X is None else self.X[row].astype(np.float64, copy=False)
         u = self.W[row] if x is None else x if self.W is None else self.W.dot(x)
         if self.by_items and x is not None:
             u = self.X.dot(u)

@@ -214,8 +214,8 @@ class LowRankKernel(WeighedSets):
                 f"must be a number above {least} and below {self.max_size}, the largest size of a sample; got {expected_size!r}",
                 argument="expected_size",
             )
-        values = self.coordinates.eigenvalues
-        values = np.linalg.eigvals(self.coordinates.B) if values is None else values
+        known = self.coordinates.eigenvalues
+        values: AnyArray = np.linalg.eigvals(self.coordinates.B) if known is None else known
         odds = np.concatenate([self.odds[self.odds > 0], values])
         c = tilt_to_size(odds, float(expected_size))
         if self.background is None and not self.nonempty:

@@ -140,6 +140,7 @@ def _coordinates(X: AnyArray | Rows, W: AnyArray, magnitudes: FloatArray | None)
         T, to_q, lost = factor(X, dense=dense, weights=np.sqrt(magnitudes))
         B = congruence(T, W64)
     else:
+        assert isinstance(X, np.ndarray)
         order = np.argsort(-magnitudes[columns], kind="stable")  # large directions first, as everywhere
         T, to_q, lost = X[order].astype(np.float64), X[order].T.astype(np.float64), np.zeros((0, X.shape[1]))
         B = W64[np.ix_(columns[order], columns[order])]

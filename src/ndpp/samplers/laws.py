@@ -205,8 +205,8 @@ def remembered(law: Law, prepare: Callable[..., Sampler], options: dict[str, Any
     key: list[Any] = [size, memory, options.get("component"), given.tobytes(), np.sort(excluded).tobytes()]
     if "limits" in options:
         limits = Limits.of(options["limits"], law)
-        key += [blake2b(part).digest() for part in (limits.values, limits.low, limits.high)] + [limits.texts]
-    cache = law._drawers
+        key += [blake2b(part.tobytes()).digest() for part in (limits.values, limits.low, limits.high)] + [limits.texts]
+    cache: Cache | None = law._drawers
     if cache is None or cache.memory != memory:
         cache = Cache(memory)
         object.__setattr__(law, "_drawers", cache)  # with two threads, one of their caches stays

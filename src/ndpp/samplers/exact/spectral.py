@@ -152,7 +152,7 @@ def draw_among_all(rng: np.random.Generator, V: FloatArray) -> IntArray:
     """
     k, n = V.shape
     items, left, along = np.empty(k, np.int64), np.einsum("ij,ij->j", V, V), np.empty((k, n))
-    for i, coin in enumerate(rng.random(k)):
+    for i, coin in enumerate(rng.random((k,))):
         cumulative = np.cumsum(left)
         if not abs(cumulative[-1] - (k - i)) <= TRACE_TOLERANCE * k:
             raise PrecisionError(
