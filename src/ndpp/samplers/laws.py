@@ -210,7 +210,18 @@ def remembered(law: Law, prepare: Callable[..., Sampler], options: dict[str, Any
     if cache is None or cache.memory != memory:
         cache = Cache(memory)
         object.__setattr__(law, "_drawers", cache)  # with two threads, one of their caches stays
-    return cache.remember(tuple(key), lambda: Kept(law, prepare(law, **options))).sampler
+
+    def make() -> Kept:
+        twin = object.__new__(
+            type(law)
+        )  # so that nothing the law keeps refers to it, and it is freed with its last user
+        vars(twin).update((name, value) for name, value in vars(law).items() if name != "_drawers")
+        found = Kept(twin, prepare(twin, **options))
+        for name, value in vars(twin).items():  # what was computed on the way
+            vars(law).setdefault(name, value)
+        return found
+
+    return cache.remember(tuple(key), make).sampler
 
 
 class Kept:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 import threading
+import weakref
 from itertools import combinations
 
 import numpy as np
@@ -201,3 +203,16 @@ def test_threads_share_what_is_remembered():
     for thread in threads:
         thread.join()
     assert found == [wanted] * 4
+
+
+def test_a_law_is_freed_with_its_samplers():
+    """Without waiting for the garbage collector: rows may be large, or in a file that is to be replaced."""
+    kernel = LowRankKernel(np.random.default_rng(0).normal(size=(50, 4)))
+    kernel.sample(2, size=2, rng=0)
+    gone = weakref.ref(kernel.sampler(size=2))
+    gc.disable()
+    try:
+        del kernel
+        assert gone() is None
+    finally:
+        gc.enable()
