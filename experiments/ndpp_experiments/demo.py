@@ -91,6 +91,7 @@ CLEARER = {
     "Garden plus": "Salad mix, garden plus",
     "Regular garden": "Salad mix, regular",
     "Beeralemalt liquors": "Beer and ale",
+    "Cocktails": "Seafood cocktails",
     "Mexican saucessalsapicantee": "Mexican sauces and salsa",
 }
 """Kinds of goods whose names in the data say too little."""

@@ -88,8 +88,9 @@ def nystroem(
 ) -> Features:
     """Return the Nyström features of a similarity, from the columns of ``rank`` random points [Williams & Seeger, NeurIPS 2001].
 
-    F Fᵀ = K_:C K_C⁻¹ K_C:, and K − F Fᵀ is positive semidefinite. An entry of it is at most the geometric mean of two of its
-    diagonal, so that ``error`` is the product of the two largest square roots of ``residual``. O(n rank (d + rank)).
+    F Fᵀ is K from all points to the chosen ones, times its inverse on those, times K back to all points, and K − F Fᵀ is positive
+    semidefinite. An entry of it is at most the geometric mean of two of its diagonal, so that ``error`` is the product of the two largest
+    square roots of ``residual``. O(n rank (d + rank)).
 
     Parameters
     ----------

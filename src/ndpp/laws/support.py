@@ -105,7 +105,7 @@ class ItemRows(Law):
 
     @cached_property
     def is_symmetric(self) -> bool:
-        """Whether L is symmetric, up to rounding (:func:`ndpp.linalg.scaling.is_symmetric`)."""
+        """Whether L is symmetric, up to rounding."""
         return is_symmetric(self.W, self._magnitudes)
 
     @cached_property
