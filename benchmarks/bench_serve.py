@@ -1,7 +1,8 @@
 """Requests per second of ``ndpp serve`` on this machine, which the load generator shares: ``python benchmarks/bench_serve.py``.
 
 The model is that of ``--model``, or a learned UK Retail kernel if ``NDPP_DATA`` has one, else a synthetic one of its shape (3,941 items,
-rank 200). Its first 2,000 items are asked for, once its size distribution is known and after a quarter as many other requests. Every run is
+rank 200). Random sets of three of its first 2,000 items are asked for, or, with ``--baskets``, up to three items of real ones, once the
+server is ready and has had ``--wait`` seconds to prepare more in the background, and after a quarter as many other requests. Every run is
 bounded in requests and in seconds.
 Besides the rate and the latencies it shows the server's own CPU time per request, which does not depend on what else the machine does.
 """
@@ -39,9 +40,13 @@ def model() -> ndpp.LowRankKernel:
         return ndpp.LowRankKernel(arrays["X"], arrays["W"])
 
 
-def body(task: str, rng: np.random.Generator) -> bytes:
-    """Return a random question."""
-    basket = rng.choice(2000, 3, replace=False).tolist()
+def body(task: str, rng: np.random.Generator, baskets: list[list[int]] | None) -> bytes:
+    """Return a question about a random basket."""
+    if baskets is None:
+        basket = rng.choice(2000, 3, replace=False).tolist()
+    else:
+        whole = baskets[rng.integers(len(baskets))]
+        basket = rng.choice(whole, min(3, len(whole)), replace=False).tolist()
     asks = {
         "recommend": {"basket": basket, "n": 10},
         "complete": {"basket": basket, "size": 8},
@@ -71,11 +76,17 @@ async def answer(reader: asyncio.StreamReader) -> int:
 
 
 async def load(
-    url: str, task: str, requests: int, connections: int, seconds: float, seed: int = 0
+    url: str,
+    task: str,
+    requests: int,
+    connections: int,
+    seconds: float,
+    baskets: list[list[int]] | None,
+    seed: int = 0,
 ) -> tuple[list[float], float]:
     """Return the time of each request and of all."""
     rng, where, times = np.random.default_rng(seed), urlsplit(url), []
-    waiting = [message(task, body(task, rng)) for _ in range(requests)]
+    waiting = [message(task, body(task, rng, baskets)) for _ in range(requests)]
     end = time.perf_counter() + seconds
 
     async def client() -> None:
@@ -107,11 +118,11 @@ def used(pid: int) -> tuple[float, float]:
     return cpu, memory
 
 
-def is_prepared(url: str) -> bool:
-    """Return whether the model is loaded and its size distribution known."""
+def is_ready(url: str) -> bool:
+    """Return whether the model is loaded."""
     try:
-        return json.load(urlopen(url + "api/model"))["size_distribution"] is not None
-    except HTTPError:  # not ready yet
+        return bool(urlopen(url + "ready").status == 200)
+    except HTTPError:  # not yet
         return False
 
 
@@ -120,8 +131,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15.0, help="most seconds of each run")
     parser.add_argument("--model", type=Path, help="model file to serve")
     parser.add_argument("--workers", type=int, default=1, help="processes of the server")
+    parser.add_argument("--baskets", type=Path, help="real baskets, of the items of the model")
+    parser.add_argument("--wait", type=float, default=0.0, help="seconds between ready and the first request")
     parser.add_argument("tasks", nargs="*", default=list(RUNS))
     options = parser.parse_args()
+    baskets = None if options.baskets is None else ndpp.Baskets.read(options.baskets).select(min_size=1).to_lists()
     with tempfile.TemporaryDirectory() as folder:
         path = options.model or Path(folder) / "model.safetensors"
         if options.model is None:
@@ -133,15 +147,16 @@ def main() -> None:
             log = server.stderr
             url = json.loads(log.readline())["url"]
             started = time.perf_counter()
-            while not is_prepared(url):
-                time.sleep(1)
-            print(f"size distribution known after {time.perf_counter() - started:.0f} s")
             drain = subprocess.Popen(["cat"], stdin=log, stdout=subprocess.DEVNULL)
+            while not is_ready(url):
+                time.sleep(0.1)
+            print(f"ready after {time.perf_counter() - started:.1f} s")
+            time.sleep(options.wait)
             for task in options.tasks:
                 requests, connections = RUNS[task]
-                asyncio.run(load(url, task, requests // 4, connections, options.seconds))
+                asyncio.run(load(url, task, requests // 4, connections, options.seconds, baskets))
                 before = used(server.pid)[0]
-                times, wall = asyncio.run(load(url, task, requests, connections, options.seconds, seed=1))
+                times, wall = asyncio.run(load(url, task, requests, connections, options.seconds, baskets, seed=1))
                 after, memory = used(server.pid)
                 cpu = (after - before) / len(times)
                 p50, p99 = np.percentile(times, [50, 99]) * 1e3

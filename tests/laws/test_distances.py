@@ -8,7 +8,7 @@ import pytest
 import ndpp
 from goodness import checks_made
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, UnknownItemError
-from ndpp.laws import law as laws
+from ndpp.laws import moments
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((8, 4))
@@ -18,7 +18,7 @@ MIXTURE = ndpp.Mixture.tied(ODDS, X / 2, np.eye(4), [0.4, 0.6], labels=list("abc
 OTHER = ndpp.LowRankKernel(1.3 * X[:, ::-1] + 0.2, background=np.full(8, 0.2))
 
 
-def within(found: laws.Estimate, exact: laws.Estimate) -> bool:
+def within(found: moments.Estimate, exact: moments.Estimate) -> bool:
     checks_made["mean"] += 1
     return abs(found.value - exact.value) <= 4.5 * found.error
 
@@ -28,7 +28,7 @@ def within(found: laws.Estimate, exact: laws.Estimate) -> bool:
 def test_samples_agree_with_sums(law, size, monkeypatch: pytest.MonkeyPatch):
     exact = law.entropy(size=size), law.kl(OTHER, size=size)
     assert all(one.exact and one.error == 0 for one in exact)
-    monkeypatch.setattr(laws, "FEW_ITEMS", 0)
+    monkeypatch.setattr(moments, "FEW_ITEMS", 0)
     drawn = law.entropy(1000, 1, size=size), law.kl(OTHER, 1000, 1, size=size)
     for found, wanted in zip(drawn, exact):
         assert not found.exact
@@ -40,12 +40,12 @@ def test_samples_agree_with_sums(law, size, monkeypatch: pytest.MonkeyPatch):
 def test_impossible_sets_are_infinitely_far(monkeypatch: pytest.MonkeyPatch):
     assert KERNEL.kl(KERNEL.exclude([2])).value == np.inf
     assert np.isfinite(KERNEL.exclude([2]).kl(KERNEL).value)
-    monkeypatch.setattr(laws, "FEW_ITEMS", 0)
-    assert KERNEL.kl(KERNEL.exclude([2])) == laws.Estimate(np.inf, 0.0, exact=True)
+    monkeypatch.setattr(moments, "FEW_ITEMS", 0)
+    assert KERNEL.kl(KERNEL.exclude([2])) == moments.Estimate(np.inf, 0.0, exact=True)
 
 
 def test_many_listed_pairs(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(laws, "PAIRS", 3)
+    monkeypatch.setattr(moments, "PAIRS", 3)
     pairs = RNG.integers(0, 8, (20, 2))
     np.testing.assert_allclose(
         MIXTURE.pair_probabilities(pairs), MIXTURE.pair_probabilities(range(8))[tuple(pairs.T)], atol=1e-15
