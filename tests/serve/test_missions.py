@@ -13,6 +13,7 @@ from ndpp import answers
 from ndpp.errors import PrecisionError
 from ndpp.serve.app import create_app
 from ndpp.serve.model import Served
+from ndpp.serve.work import GIVES_WAY, UnderWay
 from servers import BREAKFAST, get, post, serving
 
 
@@ -118,3 +119,14 @@ def test_a_mixture_over_families_is_served(tmp_path):
         assert drawn["baskets"][0]["items"] == law.sample(1, given=[1], size=4, rng=5).to_lists()[0]
         for path in ("model", "map", "related?id=1", "items?q=1"):
             get(f"{url}/api/{path}").raise_for_status()
+
+
+def test_work_in_the_background_gives_way_to_requests():
+    under_way = UnderWay()
+    began = time.monotonic()
+    under_way.give_way()
+    assert time.monotonic() - began < GIVES_WAY / 2
+    with under_way:
+        began = time.monotonic()
+        under_way.give_way()
+        assert time.monotonic() - began >= GIVES_WAY  # and then it goes on, or it would never be done

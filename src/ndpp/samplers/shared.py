@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln, ive, xlogy
 
+from ndpp._stop import look
 from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleSizeError
@@ -75,6 +76,7 @@ def prepare_components(law: Law, memory: int) -> None:
 def _prepare_components(mixture: SharedTies, memory: int) -> None:
     store = store_of(mixture, memory)
     for c in np.argsort(-mixture.weights, kind="stable").tolist():
+        look()
         if store.unions.n_bytes > memory // 2:
             return
         store.union(c, 0)

@@ -25,6 +25,7 @@ from ndpp.inference import PerCategory
 from ndpp.laws.files import load_header
 from ndpp.laws.header import INDEX
 from ndpp.serve.operations import event
+from ndpp.serve.work import UNDER_WAY
 
 SIZED_AT_ONCE = 64
 """Components of a mixture up to which its size distribution is awaited."""
@@ -81,14 +82,15 @@ class Served(Prepared):
     def _prepare_rest(self) -> None:
         """Compute what takes minutes for hundreds of components: draws from them, their sizes, and those of baskets with each item.
 
-        Until then ``sizes`` is None, and :meth:`sizes_with` returns None.
+        Until then ``sizes`` is None, and :meth:`sizes_with` returns None. Requests come first.
         """
         try:
-            if self.sizes is None:
-                self.prepare_components()
-                self.sizes = self.law.size_distribution()
-            items = np.sort(self.index.popular[:SIZED_ITEMS])
-            self._sized = dict(zip(items.tolist(), self.law.sizes_with(items).astype(np.float32)))
+            with stopping(UNDER_WAY.give_way):
+                if self.sizes is None:
+                    self.prepare_components()
+                    self.sizes = self.law.size_distribution()
+                items = np.sort(self.index.popular[:SIZED_ITEMS])
+                self._sized = dict(zip(items.tolist(), self.law.sizes_with(items).astype(np.float32)))
         except (NDPPError, np.linalg.LinAlgError) as error:  # the rest of the model can be served
             event("no size distribution", level=logging.ERROR, reason=str(error))
 

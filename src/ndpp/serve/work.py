@@ -19,6 +19,8 @@ from ndpp._stop import stopping
 from ndpp.serve.limits import Limits
 
 T = TypeVar("T")
+GIVES_WAY, QUIET = 0.25, 0.1
+"""Seconds for which work in the background waits at a time, and those after a request in which another one is likely."""
 
 
 class BusyError(Exception):
@@ -31,6 +33,31 @@ class OutOfTimeError(Exception):
 
 class ClientGoneError(Exception):
     """Nobody waits for the answer."""
+
+
+class UnderWay:
+    """Knows whether requests are being answered, so that work in the background can wait for them."""
+
+    def __init__(self) -> None:
+        self._lock, self._count, self._ended = threading.Lock(), 0, -QUIET
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._count += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._count, self._ended = self._count - 1, time.monotonic()
+
+    def give_way(self) -> None:
+        """Wait as long as requests are being answered, but for ``GIVES_WAY`` seconds at most."""
+        end = time.monotonic() + GIVES_WAY
+        while (self._count or time.monotonic() - self._ended < QUIET) and time.monotonic() < end:
+            time.sleep(QUIET / 4)
+
+
+UNDER_WAY = UnderWay()
+"""The requests of this process."""
 
 
 class Work:
@@ -71,7 +98,7 @@ class Work:
                 raise OutOfTimeError(text)
 
         def work() -> T:
-            with stopping(check):
+            with UNDER_WAY, stopping(check):
                 check()
                 return task()
 
