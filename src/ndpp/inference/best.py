@@ -26,6 +26,7 @@ from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleSizeError, NoConditionalKernelError, PrecisionError
 from ndpp.inference.greedy import greedy_map
 from ndpp.inference.scores import scores_or_nan
+from ndpp.laws.families import FamilyMixture
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law, log_sum
 from ndpp.laws.mixture import Mixture
@@ -209,14 +210,20 @@ def _kernel_relaxed(kernel: LowRankKernel, given: IntArray, size: int) -> float:
 @_relaxed.register
 def _mixture_relaxed(mixture: Mixture, given: IntArray, size: int) -> float:
     """Return log Σ_c w_c max_S P_c(S), the maxima bounded by products of diagonals."""
-    if isinstance(mixture, TiedMixture):
-        with np.errstate(divide="ignore"):
-            logs = np.log(mixture.odds) + _log_diagonals(mixture.base)
-    elif all(isinstance(kernel, LowRankKernel) for kernel in mixture.components):
-        logs = np.stack([_log_diagonals(kernel) for kernel in mixture.components])
-    else:
-        return np.inf
+    logs = np.stack([_log_diagonals(kernel) for kernel in mixture.components])
     return log_sum(mixture._log_weights + _largest(logs, given, size) - mixture.log_normalizers())
+
+
+@_relaxed.register
+def _tied_relaxed(mixture: TiedMixture, given: IntArray, size: int) -> float:
+    with np.errstate(divide="ignore"):
+        logs = np.log(mixture.odds) + _log_diagonals(mixture.base)
+    return log_sum(mixture._log_weights + _largest(logs, given, size) - mixture.log_normalizers())
+
+
+@_relaxed.register
+def _families_relaxed(mixture: FamilyMixture, given: IntArray, size: int) -> float:
+    return np.inf
 
 
 def _log_diagonals(kernel: LowRankKernel) -> FloatArray:

@@ -30,7 +30,6 @@ from ndpp.laws.limits import Limits
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.precision import check_given
 from ndpp.laws.shared import SharedTies
-from ndpp.laws.tied import TiedMixture
 from ndpp.samplers.base import Draw, Engine, Sampler, cuda_device, with_engine
 from ndpp.samplers.exact import Exact
 from ndpp.samplers.exact.ladder import Cache
@@ -340,7 +339,7 @@ def _shared(mixture: SharedTies, asked: Asked) -> Sampler:
             return LawSampler(mixture, ids, np.cumsum(weights), begun, avoid=excluded)
     rest = mixture.exclude(excluded)
     # Given all items, ties have no conditional; families, given all theirs, still have one.
-    if isinstance(rest, TiedMixture) and len(ids) == rest.base.n_rows:
+    if rest.patterns is None and len(ids) == rest.base.n_rows:
         rest.responsibilities(ids)  # raises if they never occur together
         return _all_given(mixture, ids, size)
     weights, begun = begin(rest, ids, size, asked.memory)

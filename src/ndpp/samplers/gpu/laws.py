@@ -77,7 +77,7 @@ def _limited(sampler: LimitedSampler, device: torch.device) -> LimitedEngine | N
         return LimitedEngine.prepare(sampler, sampler, ComponentEngine.prepare(sampler, device))
     assert isinstance(sampler.store, TiltedDrawers)
     ids, mixture, rest = sampler.given, sampler.store.store.mixture, sampler
-    if isinstance(mixture, TiedMixture) and len(ids) == mixture.base.n_rows:
+    if mixture.patterns is None and len(ids) == mixture.base.n_rows:
         return None
     if len(ids):  # the engine draws from the mixture given them, under what they leave of the limits
         rest = limited_ties(mixture.condition(ids), sampler.limits.beside(ids), ids[:0], sampler.store.store.memory)
