@@ -370,9 +370,8 @@ class LowRankKernel(WeighedSets):
         except InvalidKernelError:
             return None
         is_sharp = rest.rank == self.rank - len(rows) and rest.coordinates.smallest > NEARLY_SINGULAR
-        return (
-            rest if is_sharp or self.unit_columns is not None else None
-        )  # a Schur complement of L itself has no other columns
+        is_whole = self.unit_columns is not None  # a Schur complement of L itself has no other columns
+        return rest if is_sharp or is_whole else None
 
     def _condition_by_scale(self, rows: IntArray, others: IntArray) -> LowRankKernel:
         """Return the same conditional with other columns, (X · to_q · G) W' (X · to_q · G)ᵀ, each with its own scale.

@@ -53,7 +53,6 @@ class SharedTies(Mixture):
     base: LowRankKernel
     patterns: Patterns | None = None
     """Which items of a row come together; None if every row is an item."""
-    """What samplers have prepared of the components."""
     _kept: Mapping[str, FloatArray] = {}
     """What was computed before, by the names of ``KEPT``."""
     _last_sides: tuple[int, FloatArray] = (-1, np.empty(0))

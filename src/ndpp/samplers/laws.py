@@ -211,9 +211,8 @@ def remembered(law: Law, prepare: Callable[..., Sampler], options: dict[str, Any
         object.__setattr__(law, "_drawers", cache)  # with two threads, one of their caches stays
 
     def make() -> Kept:
-        twin = object.__new__(
-            type(law)
-        )  # so that nothing the law keeps refers to it, and it is freed with its last user
+        # The sampler has a twin of the law: what the law keeps does not refer to it, so that it is freed with its last user.
+        twin = object.__new__(type(law))
         vars(twin).update((name, value) for name, value in vars(law).items() if name != "_drawers")
         found = Kept(twin, prepare(twin, **options))
         for name, value in vars(twin).items():  # what was computed on the way

@@ -210,10 +210,8 @@ class Store:
 
     def tilted(self, left: int, is_fine: bool = False) -> Tilted:
         """Return all components, tilted towards about ``left`` items. O(C n r²), once for all baskets."""
-        is_small = (
-            4 * left <= self.mixture.largest.max()
-        )  # numbers of items near the largest differ more in what they need
-        wanted = _about(left) if is_small and not is_fine else left
+        # Numbers of items near the largest differ more in the tilts that they need.
+        wanted = left if is_fine or 4 * left > self.mixture.largest.max() else _about(left)
 
         def make() -> Tilted:
             rungs = np.round(self.mixture.tilts(left) / RUNG * FINE) / FINE if is_fine else self._rungs(wanted)

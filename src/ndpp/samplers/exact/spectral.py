@@ -31,6 +31,7 @@ from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import clip_probabilities
 from ndpp.errors import PrecisionError
 from ndpp.items import LeverageTable
+from ndpp.items.base import look_up_cdf
 from ndpp.items.table import ACCEPTANCE, TableArrays, propose, seed_words, uniform
 from ndpp.laws.precision import REFUSE_ERROR
 from ndpp.linalg.coordinates import Coordinates
@@ -159,7 +160,7 @@ def draw_among_all(rng: np.random.Generator, V: FloatArray) -> IntArray:
                 f"the probabilities of the remaining items sum to {cumulative[-1]:.6g}, not to {k - i}: double precision is not enough "
                 "for this kernel. Rescale X, or drop its smallest directions."
             )
-        a = items[i] = int(np.searchsorted(cumulative, coin * cumulative[-1], side="right"))
+        a = items[i] = look_up_cdf(cumulative, coin)
         c = V[:, a] @ V - along[:i, a] @ along[:i]
         along[i] = c / np.sqrt(c[a])
         left -= along[i] ** 2

@@ -159,9 +159,9 @@ class ComponentEngine(BatchEngine):
 class Tilted(NamedTuple):
     """A mixture given items, its components tilted towards limits c_j(S) ≤ ``room`` (J,) on further items, a wanted size among them.
 
-    ``rows`` are the rows of ties, of items or of families, with the odds of their components times e^{θ_c·c_i}; ``theta`` (C, J),
-    ``values`` (J, n) and the logarithms ``unfit`` (C, n) or 0 of further factors; ``weights`` (C,) is how often components are proposed. A
-    GPU draws thousands of samples at a time from all components, so that all of them are conditioned and tilted first.
+    ``rows`` are the rows of ties, of items or of families, with the odds of their components times e^{θ_c·c_i}, ``theta`` (C, J) and
+    ``values`` (J, n); ``weights`` (C,) is how often components are proposed. A GPU draws thousands of samples at a time from all
+    components, so that all of them are conditioned and tilted first.
     """
 
     mixture: SharedTies
@@ -301,19 +301,8 @@ class TiedEngine(LawEngine):
             torch.from_numpy(part).to(device)
             for part in (np.cumsum(weights[components]), np.pad(source.values.T, ((0, 1), (0, 0))), source.room)
         )
-        made = cls(
-            sampler,
-            device,
-            source,
-            rows_of(ties, device),
-            items_of(ties, device),
-            components,
-            cdf,
-            blocks,
-            size,
-            values,
-            room,
-        )
+        q, items = rows_of(ties, device), items_of(ties, device)
+        made = cls(sampler, device, source, q, items, components, cdf, blocks, size, values, room)
         if patterns is not None:
             made.patterns = FamilyItems.of(patterns, source, components, values)
         return made
