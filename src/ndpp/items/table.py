@@ -9,6 +9,7 @@ reject it.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,8 +29,9 @@ from ndpp.laws.kernel import LowRankKernel
 
 BLOCK = 2048
 """Most proposals made at once. It affects speed only."""
-INTERPRETED = 4096
-"""Items up to which the table is built without compiled code, in milliseconds."""
+INTERPRETED, FEW = 4096, 8
+"""Items up to which the first few tables are built without compiled code, in milliseconds each; and how many these are."""
+_built = itertools.count()
 ACCEPTANCE = "acceptance of an item proposed by its leverage"
 
 
@@ -176,8 +178,8 @@ def alias_table(weights: FloatArray) -> tuple[FloatArray, AnyArray]:
     threshold = weights * (weights.size / total)
     # With 10⁸ items every byte counts.
     alias = np.arange(weights.size, dtype=np.int32 if weights.size < 2**31 else np.int64)
-    pair = interpreted(_pair_cells) if len(alias) <= INTERPRETED else _pair_cells
-    pair(threshold, alias)
+    is_little = len(alias) <= INTERPRETED and next(_built) < FEW
+    (interpreted(_pair_cells) if is_little else _pair_cells)(threshold, alias)
     return threshold, alias
 
 

@@ -136,7 +136,7 @@ class FamilyMixture(SharedTies):
 
     def largest_given(self, ids: IntArray) -> IntArray:
         """Return the same beside given items: their families are in a state that has all of them."""
-        one = self.patterns.touched(self.one_basket(ids))
+        one = self.patterns.touched_by(ids)
         slots, has_them = self.patterns.slots[one.families], one.sums(self.patterns.log_odds) > -np.inf
         change = self._largest_of(slots, has_them).sum(axis=0) - self._largest_of(slots, True).sum(axis=0)
         return np.asarray(self.largest + change - len(ids))
@@ -363,7 +363,7 @@ class FamilyMixture(SharedTies):
 
     def _given(self, ids: IntArray) -> FamilyMixture:
         """Return all components given items: again a mixture over the same families."""
-        one = self.patterns.touched(self.one_basket(ids))
+        one = self.patterns.touched_by(ids)
         odds, scales = self._by_state.copy(), scaled(one.sums(self.patterns.log_odds))
         for slots, weights in zip(self.patterns.slots[one.families], scales):
             states = self._by_state[slots] * weights[:, None]

@@ -78,7 +78,9 @@ class Patterns:
     def with_odds(self, odds: FloatArray) -> Patterns:
         """Return the same families and states with other odds of the items."""
         made = Patterns(self.families, self.states, frozen(odds), self.n_families)
-        vars(made).update({name: vars(self)[name] for name in ("slots", "members") if name in vars(self)})
+        vars(made).update(
+            {name: vars(self)[name] for name in ("slots", "member_table", "of_states") if name in vars(self)}
+        )
         return made
 
     def without(self, items: IntArray) -> Patterns:
@@ -125,33 +127,55 @@ class Patterns:
 
     def log_totals_at(self, z: AnyArray) -> AnyArray:
         """Return log Π (1 + z r_is) over the items of each state, shape (M, len(z)), up to multiples of 2πi; for z (n, m), z_i, (M, m)."""
-        item, column = np.nonzero(self.odds)
-        of_state = self.slots[self.families[item], column]
-        one = np.ones(len(item))
-        sums = sparse.csr_array((one, (of_state, np.arange(len(item)))), shape=(len(self.states), len(item)))
-        return np.asarray(sums @ log1p(self.odds[item, column, None] * (z if z.ndim == 1 else z[item])))
+        sums, item, column = self.of_states
+        odds = self.odds[item, column, None] * (z if z.ndim == 1 else z[item])
+        return np.asarray(sums @ (log1p(odds) if np.iscomplexobj(z) else np.log1p(odds)))
 
     @cached_property
+    def of_states(self) -> tuple[sparse.csr_array, IntArray, IntArray]:
+        """A matrix that sums values of items in their columns of ``odds`` over the states, shape (M, …), and these items and columns."""
+        item, column = np.nonzero(self.slots[self.families] < len(self.states))
+        states = self.slots[self.families[item], column]
+        one = np.ones(len(item))
+        return (
+            sparse.csr_array((one, (states, np.arange(len(item)))), shape=(len(self.states), len(item))),
+            item,
+            column,
+        )
+
+    @cached_property
+    def member_table(self) -> tuple[IntArray, IntArray]:
+        """Where the items of each family start, and the items, by family."""
+        order = np.argsort(self.families, kind="stable")
+        return np.searchsorted(self.families[order], np.arange(self.n_families + 1)), order
+
+    @property
     def members(self) -> list[IntArray]:
         """The items of each family."""
-        order = np.argsort(self.families, kind="stable")
-        return np.split(order, np.searchsorted(self.families[order], np.arange(1, self.n_families)))
+        starts, items = self.member_table
+        return np.split(items, starts[1:-1])
 
     def items_of(self, families: IntArray) -> tuple[IntArray, IntArray]:
         """Return all items of each of these families, and before them the position of the family."""
-        items = [self.members[g] for g in families.tolist()]
-        return np.repeat(np.arange(len(items)), [len(own) for own in items]), np.concatenate(
-            [np.empty(0, np.int64), *items]
-        )
+        starts, items = self.member_table
+        first, counts = starts[families], starts[families + 1] - starts[families]
+        place = np.repeat(np.arange(len(families)), counts)
+        return place, items[np.arange(len(place)) + np.repeat(first - np.cumsum(counts) + counts, counts)]
 
     def touched(self, baskets: Baskets) -> Touched:
         """Return the families that each basket touches."""
-        owner = np.repeat(np.arange(len(baskets)), baskets.sizes)
-        key = owner * self.n_families + self.families[baskets.indices]
+        return self._touched(np.repeat(np.arange(len(baskets)), baskets.sizes), baskets.indices)
+
+    def touched_by(self, ids: IntArray) -> Touched:
+        """Return the families that some items touch, as one basket."""
+        return self._touched(np.zeros(len(ids), np.int64), ids)
+
+    def _touched(self, owner: IntArray, items: IntArray) -> Touched:
+        key = owner * self.n_families + self.families[items]
         order = np.argsort(key, kind="stable")
         first = np.flatnonzero(np.diff(key[order], prepend=-1))
         key = key[order[first]]
-        return Touched(key // self.n_families, key % self.n_families, baskets.indices[order], first)
+        return Touched(key // self.n_families, key % self.n_families, items[order], first)
 
 
 def scaled(logs: FloatArray) -> FloatArray:

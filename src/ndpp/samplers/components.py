@@ -23,16 +23,14 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg as sl
-from scipy import sparse
 
 from ndpp._stop import look
 from ndpp._types import AnyArray, FloatArray, IntArray
-from ndpp.baskets import Baskets
 from ndpp.errors import BudgetExceededError
 from ndpp.items.table import LeverageTable
 from ndpp.laws.families import MOST_LOG
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.patterns import FamilyGroups, Patterns, scaled
+from ndpp.laws.patterns import FamilyGroups
 from ndpp.laws.tied import TiedMixture
 from ndpp.linalg.coordinates import leverages
 from ndpp.linalg.eigen import EigenBasis, is_skew
@@ -44,14 +42,13 @@ from ndpp.samplers.exact import Exact
 from ndpp.samplers.exact.eigenclock import EigenClock
 from ndpp.samplers.exact.ladder import n_bytes_of
 from ndpp.samplers.exact.rows import EigenRows, Sides, rows_of
+from ndpp.samplers.family_parts import FamilyFactors, FamilyParts, GivenFamilies
 from ndpp.samplers.unions import SIZED_BUDGET, Alone
 
 LOST_DIGITS = 1e-10
 """Largest error of coordinates that are computed from Σ p q qᵀ; if it is larger, they are computed from the rows."""
 KEPT_SIDES = 512
 """Items of a component, those proposed most often, whose sides are computed once for all samples."""
-AT_ONCE = 8
-"""Families whose factors are multiplied before the logarithm is taken."""
 RARE, ROUNDING = 1e-4, 1e-7
 """Probability below which a number of items is drawn with a finer tilt, and a bound of its error with any tilt."""
 LOG_DAMPING = 36.0
@@ -110,12 +107,13 @@ class Counts(NamedTuple):
     """How many items the rows of R have, and what draws them, with the odds of all items times ρ.
 
     P(|R| = m) is the coefficient of z^m in Π (1 + o(ρz)) / (1 + o), times ρ^−m, whatever ρ. If ρ makes m typical, it has all its digits,
-    and m items are soon drawn. ``log_mean`` is log E z^|R| under ρ at points z of a circle; ``unit`` is log (1 + o(ρ)) / (1 + o) of rows.
+    and m items are soon drawn. ``log_mean`` is log E z^|R| under ρ at points z of a circle, to which rows add the logarithms of their
+    ``groups``; ``unit`` is log (1 + o(ρ)) / (1 + o) of rows.
     """
 
     z: AnyArray
     log_mean: AnyArray
-    groups: Coins | FamilyGroups
+    groups: Coins | FamilyGroups | FamilyFactors
     log_rho: float
     unit: FloatArray
     alone: Alone
@@ -131,18 +129,12 @@ class Counts(NamedTuple):
 
     @classmethod
     def of_families(
-        cls, odds: FloatArray, log_rho: float, groups: FamilyGroups, parts: FamilyParts, factors: AnyArray, z: AnyArray
+        cls, odds: FloatArray, log_rho: float, groups: FamilyFactors | FamilyGroups, parts: FamilyParts, z: AnyArray
     ) -> Counts:
-        """Prepare families, whose groups and parts are those of ρ; ``factors`` are Π (1 + ρ z r) − 1 of all states."""
-        states, log_totals = groups.patterns.states, parts.patterns.log_totals
-        if log_totals.max(initial=0.0) < MOST_LOG:
-            own = sparse.csr_array(
-                (groups.state_odds, (states, np.arange(len(states)))), shape=(len(odds), len(states))
-            )
-            logs, at_z = np.log1p(own @ np.expm1(log_totals)), 1 + own @ factors
-            at_z *= np.exp(-logs)[:, None]  # logarithms take longest, and few factors do not underflow
-            log_mean = np.log(np.multiply.reduceat(at_z, np.arange(0, len(at_z), AT_ONCE), axis=0)).sum(axis=0)
-        else:  # in units of their own
+        """Prepare families, whose groups and parts are those of ρ."""
+        if isinstance(groups, FamilyFactors):
+            logs, log_mean = groups.logs, groups.log_sum(np.arange(len(odds)))
+        else:
             logs = groups.weights(np.ones(1))[0][:, 0].real
             log_mean = (groups.weights(z)[0] - logs[:, None]).sum(axis=0)
         alone = Alone.prepare(np.expm1(logs.clip(max=MOST_LOG)))
@@ -151,14 +143,20 @@ class Counts(NamedTuple):
     @property
     def n_bytes(self) -> int:
         """Bytes of its own arrays; its parts count theirs."""
-        return n_bytes_of((self.log_mean, self.unit, tuple(vars(self.alone).values())))
+        logs = self.groups.logs if isinstance(self.groups, FamilyFactors) else ()
+        return n_bytes_of((self.log_mean, self.unit, logs, tuple(vars(self.alone).values())))
 
     def tilted_chance(self, count: int, removed: IntArray) -> float:
         """Return P(|R| = count) without some rows, with odds times ρ."""
         if count >= 2 * len(self.z):
             return 0.0
-        logs = self.log_mean - self.groups.take(removed).values(self.z)[0].sum(axis=0)
-        return max(0.0, float(np.exp(logs - count * np.log(self.z)).real.sum()) / len(self.z))
+        groups, z = self.groups, self.z
+        own = (
+            groups.log_sum(removed)
+            if isinstance(groups, FamilyFactors)
+            else groups.take(removed).values(z)[0].sum(axis=0)
+        )
+        return max(0.0, float(np.exp(self.log_mean - own - count * np.log(z)).real.sum()) / len(z))
 
     def untilted(self, chance: float, count: int, removed: IntArray) -> float:
         """Return P(|R| = count) without some rows, from what it is with odds times ρ."""
@@ -265,86 +263,3 @@ def shared_clock(ties: TiedMixture, c: int, kernel: LowRankKernel) -> EigenClock
     eigen = EigenRows(values, multiplicity, to_sides, source, source.n_bytes)
     index = LeverageTable.prepare(kernel, leverage=np.minimum(leverage, 1.0))
     return EigenClock(index, eigen, np.empty(0, np.int64), np.empty(0))
-
-
-class GivenFamilies(NamedTuple):
-    """Families of given items, ``slots`` and weights (m, K) of their states, and their other items, each with the place of its family.
-
-    The weights are logarithms, and those of a component, ``weighed``, are cumulative.
-    """
-
-    families: IntArray
-    slots: IntArray
-    cumulated: FloatArray
-    place: IntArray
-    items: IntArray
-
-    @classmethod
-    def of(cls, patterns: Patterns, ids: IntArray) -> GivenFamilies:
-        """Weigh the states by the given items: Π_{i given} r_is Π_{other i} (1 + r_is)."""
-        one = patterns.touched(Baskets.from_lists([ids], n_items=len(patterns.odds)))
-        slots = patterns.slots[one.families]
-        logs = np.append(patterns.log_totals, 0.0)[slots] + one.sums(patterns.log_chances)
-        place, items = patterns.items_of(one.families)
-        others = ~np.isin(items, ids)
-        return cls(one.families, slots, logs, place[others], items[others])
-
-    def weighed(self, state_odds: FloatArray) -> GivenFamilies:
-        """Return the same with the weights of the states times those of one component."""
-        with np.errstate(divide="ignore"):
-            logs = np.log(np.append(state_odds, 0.0)[self.slots])
-        return self._replace(cumulated=np.cumsum(scaled(logs + self.cumulated), axis=1))
-
-    def further(self, rng: np.random.Generator, log_rest: FloatArray) -> IntArray:
-        """Draw further items: a state of each family, and then each item independently; ``log_rest`` as in :class:`FamilyParts`."""
-        own = self.cumulated
-        state = (own <= rng.random((len(own), 1)) * own[:, -1:]).sum(axis=1)
-        come = -np.expm1(-log_rest[self.items, state[self.place]]) > rng.random(len(self.items))
-        return np.asarray(self.items[come])
-
-
-class FamilyParts(NamedTuple):
-    """The patterns of the families of one component: cumulative weights (F, K) of the states of a family that has an item.
-
-    All components share the patterns.
-    """
-
-    patterns: Patterns
-    cumulated: FloatArray
-
-    @classmethod
-    def of(cls, patterns: Patterns, state_odds: FloatArray) -> FamilyParts:
-        """Weigh the states."""
-        totals = patterns.log_totals
-        with np.errstate(divide="ignore"):
-            logs = np.append(np.log(state_odds) + totals + np.log(-np.expm1(-totals)), -np.inf)
-        cumulated = np.cumsum(scaled(logs[patterns.slots]), axis=1)
-        return cls(patterns, cumulated)
-
-    @property
-    def log_rest(self) -> FloatArray:
-        """Minus the logarithm of the probability that an item does not come, in each state."""
-        return self.patterns.log_rest
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of its own array; the patterns count theirs."""
-        return self.cumulated.nbytes
-
-    def items_of(self, rng: np.random.Generator, families: IntArray) -> IntArray:
-        """Draw items of each family, given that there is one at least: the first of them, and then the later ones independently."""
-        if not len(families):
-            return families
-        own = self.cumulated[families]
-        state = (own <= (rng.random(len(families)) * own[:, -1])[:, None]).sum(axis=1)
-        pair, items = self.patterns.items_of(families)
-        log_rest = self.log_rest[items, state[pair]]
-        ends = np.flatnonzero(np.diff(pair, append=len(families)))
-        total = np.cumsum(log_rest)
-        none_yet = total - np.append(0.0, total[ends[:-1]])[pair]  # −log P(none up to this item)
-        sought = rng.random(len(families)) * -np.expm1(-none_yet[ends])
-        is_before = -np.expm1(-none_yet) <= sought[pair]
-        is_before[ends] = False  # whatever rounding says, the last item is the first to come if no other is
-        is_first = ~is_before & np.append(True, is_before[:-1] | (np.diff(pair) > 0))
-        later = ~is_before & ~is_first & (-np.expm1(-log_rest) > rng.random(len(items)))
-        return np.asarray(items[is_first | later])

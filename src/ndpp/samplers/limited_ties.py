@@ -18,7 +18,8 @@ from ndpp.laws.limits import Limits
 from ndpp.laws.shared import SharedTies
 from ndpp.linalg.chernoff import Coins, chances_within, chernoff_tilts
 from ndpp.samplers import shared
-from ndpp.samplers.components import FamilyParts, FurtherItems, GivenFamilies, Union
+from ndpp.samplers.components import FurtherItems, Union
+from ndpp.samplers.family_parts import FamilyParts, GivenFamilies
 from ndpp.samplers.limited import LimitedSampler, towards
 from ndpp.samplers.shared import _log_posterior, store_of
 from ndpp.samplers.tilted import TiltedComponents
@@ -182,7 +183,7 @@ class TiltedDrawers:
             return Apart(union.given(mixture.base.rows_of(self.ids)), tilts.values, self.room)
         patterns = keep((self.key, c, "patterns"), lambda: tilts.components.patterns(c))
         parts = keep((self.key, c, "parts"), lambda: FamilyParts.of(patterns, mixture.odds[c]))
-        families = GivenFamilies.of(parts.patterns, self.ids).weighed(mixture.odds[c])
+        families = GivenFamilies.of(patterns, patterns.touched_by(self.ids)).weighed(mixture.odds[c])
         return FurtherItems(union.given(families.families), None, _no_counts, 1.0, parts, families)
 
 

@@ -29,12 +29,13 @@ from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleSizeError
 from ndpp.laws.families import MOST_LOG
 from ndpp.laws.law import Law
-from ndpp.laws.patterns import FamilyGroups, Patterns
+from ndpp.laws.patterns import FamilyGroups, Patterns, Touched
 from ndpp.laws.shared import SharedTies
 from ndpp.linalg.eigen import is_skew
 from ndpp.linalg.tilts import MOST_TILT, solve_tilt
-from ndpp.samplers.components import Counts, FamilyParts, FurtherItems, GivenFamilies, Union, circle
+from ndpp.samplers.components import Counts, FurtherItems, Union, circle
 from ndpp.samplers.exact.ladder import Cache, n_bytes_of
+from ndpp.samplers.family_parts import FamilyFactors, FamilyParts, GivenFamilies, products_at
 from ndpp.samplers.tilted import TiltedComponents, log_weights, products
 
 RUNG, FINE = 0.25, 64
@@ -129,7 +130,7 @@ class Store:
     def __init__(self, mixture: SharedTies, memory: int) -> None:
         self.mixture, self.memory, self.rows = mixture, memory, Cache(int(FOR_ROWS * memory))
         self.unions = Cache(memory - self.rows.memory)
-        self._fine_tilts: dict[tuple[int, float], float] = {}
+        self._tilts_alone, self._fine_tilts = dict[tuple[int, float], float](), dict[tuple[int, float], float]()
 
     def __reduce__(self) -> Any:
         return store_of, (self.mixture, self.memory)
@@ -146,7 +147,7 @@ class Store:
         def make(missing: list[int]) -> list[FloatArray]:
             own = q[np.isin(rows, missing)]
             if len(own) > MANY_ROWS:
-                return [np.ascontiguousarray(side) for side in np.moveaxis(N @ own.T, 2, 0)]
+                return [side.copy() for side in (own @ N.reshape(-1, N.shape[2]).T).reshape(len(own), *N.shape[:2])]
             return [side.copy() for side in products(N, np.arange(len(N)), own)]
 
         return self.rows.remember_many(rows.tolist(), make)
@@ -182,6 +183,8 @@ class Store:
         n = int(self.mixture.largest[c])
         n_left = n - int(self.mixture.largest_of_rows(removed, c).sum())
         wanted = min(count * n / max(n_left, count, 1), n - 0.3)
+        if not is_fine:  # many sets share it
+            wanted = round(wanted, 1)
         unit, log_tilt = (1 / FINE, self._fine_tilt_alone) if is_fine else (COARSE, self._log_tilt_alone)
         tilt = unit * round((log_tilt(c, wanted) / RUNG - rung) / unit)
         n_nodes = N_NODES + 2 * max(0, count - N_NODES // 4)
@@ -191,13 +194,19 @@ class Store:
         patterns, log_rho = self.mixture.patterns, tilt * RUNG
         if patterns is None:
             return Counts.of_items(odds, log_rho, n_nodes)
-        rho, z, n = float(np.exp((rung + tilt) * RUNG)), circle(n_nodes), patterns.n_families
-        at_z = self._products(rung + tilt, z)
-        kept = {z.tobytes(): at_z, np.ones(1).tobytes(): self._products(rung + tilt, np.ones(1))}
-        groups = FamilyGroups(patterns, self.mixture.odds[c], rho, np.empty((n, 0)), np.arange(n), kept)
-        key = rung + tilt, n_nodes, "factors"
-        factors = self.unions.remember(key, lambda: np.expm1(at_z[:-1].clip(max=MOST_LOG)))
-        return Counts.of_families(odds, log_rho, groups, self.parts(c, rung + tilt), factors, z)
+        rung, z, state_odds = rung + tilt, circle(n_nodes), self.mixture.odds[c]
+        tilted, parts = self.patterns(rung), self.parts(c, rung)
+        groups: FamilyFactors | FamilyGroups
+        if tilted.log_totals.max(initial=0.0) < MOST_LOG:
+            products = self.unions.remember((rung, n_nodes, "totals"), lambda: products_at(tilted, z))
+            groups = FamilyFactors.of(tilted, state_odds, products)
+        else:  # in units of their own
+            kept = {at.tobytes(): self._products(rung, at) for at in (z, np.ones(1))}
+            every = np.arange(tilted.n_families)
+            groups = FamilyGroups(
+                patterns, state_odds, float(np.exp(rung * RUNG)), np.empty((len(every), 0)), every, kept
+            )
+        return Counts.of_families(odds, log_rho, groups, parts, z)
 
     def _products(self, rung: float, z: Any) -> Any:
         """Return log Π (1 + ρ z r) of the states of families on a rung, and 0 for slots without one."""
@@ -240,13 +249,16 @@ class Store:
                 known[x] = (log_rows(x) - log_rows(0.0)).sum(axis=1)
 
     def _log_tilt_alone(self, c: int, wanted: float) -> float:
-        """Return about the tilt with which so many items of R are expected."""
-        middles, means = self._means_alone(wanted)
-        with np.errstate(divide="ignore"):
-            return float(np.interp(np.log(max(wanted, 0.3)), np.log(means[:, c]), middles))
+        """Return about the tilt with which so many items of R are expected; few numbers of items are ever wanted."""
+        if (c, wanted) not in self._tilts_alone:
+            middles, means = self._means_alone(wanted)
+            with np.errstate(divide="ignore"):
+                found = float(np.interp(np.log(max(wanted, 0.3)), np.log(means[:, c]), middles))
+            self._tilts_alone[c, wanted] = found
+        return self._tilts_alone[c, wanted]
 
     def _fine_tilt_alone(self, c: int, wanted: float) -> float:
-        """Return the same to more digits; few numbers of items are ever wanted."""
+        """Return the same to more digits."""
         if (c, wanted) in self._fine_tilts:
             return self._fine_tilts[c, wanted]
 
@@ -352,6 +364,12 @@ class Begun:
             self._made[c] = FurtherItems(union, self.left, counts, float(self.bounds[c]), parts, families)
         return self._made[c]
 
+    @cached_property
+    def _touched(self) -> Touched:
+        patterns = self.store.mixture.patterns
+        assert patterns is not None  # asked for families only
+        return patterns.touched_by(self.ids)
+
     def given(self, c: int) -> tuple[Union, GivenFamilies | None]:
         """Return component c given the items, and their families."""
         rung, mixture = float(self.rungs[c]), self.store.mixture
@@ -360,7 +378,7 @@ class Begun:
         if mixture.patterns is None:
             return union.given(mixture.base.rows_of(self.ids)), None
         if rung not in self._families:
-            self._families[rung] = GivenFamilies.of(self.store.patterns(rung), self.ids)
+            self._families[rung] = GivenFamilies.of(self.store.patterns(rung), self._touched)
         given = self._families[rung].weighed(mixture.odds[c])
         return union.given(given.families), given
 

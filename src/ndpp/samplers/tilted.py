@@ -126,7 +126,7 @@ class TiltedComponents:
         patterns = self.mixture.patterns
         if patterns is None or not len(ids):
             return ids, 0.0
-        one = patterns.touched(self.mixture.one_basket(ids))
+        one = patterns.touched_by(ids)
         slots = patterns.slots[one.families]
         with np.errstate(divide="ignore"):
             factors = np.exp(self.log_factors(which, one.items))
@@ -152,7 +152,7 @@ class TiltedComponents:
         """Return the patterns of families under the factors of component c."""
         found = self.mixture.patterns
         assert found is not None  # asked for families only
-        found.members  # noqa: B018  all components share them
+        found.member_table, found.of_states  # noqa: B018  all components share them
         return found.with_odds(found.odds * np.exp(self.log_factors([c], slice(None)).T))
 
 

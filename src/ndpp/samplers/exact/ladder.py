@@ -18,6 +18,8 @@ from ndpp.linalg.size_law import nodes, resolvent
 from ndpp.samplers.exact.plan import RUNG_STEP
 
 Value = TypeVar("Value")
+MEASURED = 64
+"""Values that are used before they are measured again: they may have grown."""
 
 
 def n_bytes_of(value: Any) -> int:
@@ -41,6 +43,7 @@ class Cache:
         self._pinned: dict[Hashable, Any] = {}
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
         self._sizes: dict[Hashable, int] = {}
+        self._total, self._used = 0, set[Hashable]()
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[Cache], tuple[int]]:
@@ -50,21 +53,31 @@ class Cache:
         """Return the value of ``key``, computed by ``make`` if there is none."""
         values = self._pinned if pinned else self._kept
         with self._lock:
-            if key in values:
+            if found := key in values:
                 if not pinned:
                     self._kept.move_to_end(key)
-                return self._kept_within(key, values[key])  # type: ignore[no-any-return]
-        value = make()
+                value = values[key]
+                self._used.add(key)
+                if len(self._used) < MEASURED:
+                    return value  # type: ignore[no-any-return]
+        if not found:
+            value = make()
         with self._lock:
-            values[key] = value
-            return self._kept_within(key, value)  # type: ignore[no-any-return]
+            if not found:
+                values[key] = value
+                self._used.add(key)
+            self._measure()
+            while len(self._kept) > 1 and self._total > self.memory:
+                self._total -= self._sizes.pop(self._kept.popitem(last=False)[0])
+            return value  # type: ignore[no-any-return]
 
-    def _kept_within(self, key: Hashable, value: Any) -> Any:
-        """Return a value, whose size may have grown, and forget those used longest ago that the budget does not hold."""
-        self._sizes[key] = n_bytes_of(value)
-        while len(self._kept) > 1 and self.n_bytes > self.memory:
-            del self._sizes[self._kept.popitem(last=False)[0]]
-        return value
+    def _measure(self) -> None:
+        """Count the bytes of the values that were used since they were last counted: they may have grown."""
+        for key in self._used:
+            value = self._pinned.get(key, self._kept.get(key))
+            before, self._sizes[key] = self._sizes.get(key, 0), n_bytes_of(value)
+            self._total += self._sizes[key] - before
+        self._used.clear()
 
     def remember_many(self, keys: list[Any], make: Callable[[list[Any]], Iterable[Value]]) -> list[Value]:
         """Return the values of different keys, those that are missing computed together."""
@@ -76,8 +89,10 @@ class Cache:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of all values, as they were when last used."""
-        return sum(list(self._sizes.values()))  # a copy: another thread may be at work
+        """Bytes of all values."""
+        with self._lock:
+            self._measure()
+            return self._total
 
 
 class Circle(NamedTuple):
