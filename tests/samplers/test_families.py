@@ -17,8 +17,8 @@ from kernels import BY_NAME
 from ndpp import FamilyMixture
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, ZeroProbabilityError
 from ndpp.samplers import components as module
-from ndpp.samplers import laws
-from ndpp.samplers.components import FamilyParts
+from ndpp.samplers import laws, shared
+from ndpp.samplers.family_parts import FamilyParts
 from ndpp.samplers.shared import store_of
 
 every = pytest.mark.parametrize("name", CASES)
@@ -180,3 +180,24 @@ def test_the_chance_of_whole_families_keeps_its_digits():
     coarse, fine = (store_of(law, 2**28).counts(0, 0, 120, none, is_fine) for is_fine in (False, True))
     assert coarse.tilted_chance(120, none) < module.ROUNDING
     assert fine.untilted(fine.tilted_chance(120, none), 120, none) == pytest.approx(expected, rel=1e-9)
+
+
+# -- given items of families that bring many others --------------------------------------------------------------------------
+
+
+def test_given_families_that_bring_many_items_take_few_proposals(monkeypatch: pytest.MonkeyPatch):
+    """Components are tilted to fewer items, so that small sets with one of them are drawn soon, and by the same distribution."""
+    rng, n_large, n_families = np.random.default_rng(0), 14, 9
+    families = np.append(np.zeros(n_large, np.int64), np.arange(1, n_families))
+    item_odds = np.where(families == 0, 1.2, 1.0)[:, None] * rng.uniform(0.8, 1.25, size=(len(families), 1))
+    state_odds = rng.uniform(0.1, 0.4, size=(3, n_families)) * np.append(1e-4, np.ones(n_families - 1))
+    X, B = 0.5 * rng.normal(size=(n_families, 3)), rng.normal(size=(3, 3))
+    law = FamilyMixture(state_odds, item_odds, families, range(n_families), X, np.eye(3) + B - B.T, [0.2, 0.3, 0.5])
+    sets = [(0, *others) for others in combinations(range(1, len(families)), 2)]
+    weights = np.exp([law.log_prob(items) for items in sets])
+    draws = law.sampler(size=3, given=[0]).sample(1500, rng=1)
+    goodness.assert_law(draws.baskets, dict(zip(sets, weights / weights.sum())))
+    monkeypatch.setattr(shared, "FURTHER", np.inf)
+    law._drawers = None
+    before = law.sampler(size=3, given=[0]).sample(10, rng=1)
+    assert before.info["proposals"].mean() > 10 * draws.info["proposals"].mean()

@@ -263,8 +263,8 @@ def test_items_of_many_baskets_are_prepared_together(kind: str):
 def test_numbers_of_further_items_share_their_tilts():
     """Those that differ by less than a deviation do; a drawer that has been to another process finds them again."""
     store = store_of(law := random_mixture(), MEMORY)
-    assert store.tilted(4) is store.tilted(8)
-    assert store.tilted(4) is not store.tilted(9)
+    assert store.aim(4) == store.aim(8) != store.aim(9)
+    assert store.tilted(store.aim(4)) is store.tilted(store.aim(8))
     sampler = law.sampler(size=30, given=[1], memory=MEMORY)
     assert sampler.store.rungs.any()
     copied = pickle.loads(pickle.dumps(sampler))

@@ -36,6 +36,8 @@ MISSIONS, TYPICAL = 12, 12
 """Missions for reading, and items by which each is described."""
 MAPPED = 300
 """Items of a map."""
+LEFT = 6
+"""Items that are often added to a basket. What is prepared for it serves four to eight."""
 MEMORY = 2**30
 """Most bytes of matrices that the sampler of a model keeps."""
 
@@ -169,7 +171,8 @@ class Prepared:
 
     def prepare_components(self) -> None:
         """Prepare what draws from the components of a mixture with shared ties, the most probable first, as far as memory goes."""
-        prepare_components(self.law, MEMORY)
+        for left in (None, LEFT):
+            prepare_components(self.law, MEMORY, left)
 
     def draw(
         self,

@@ -214,9 +214,10 @@ class FamilyMixture(SharedTies):
 
     def _log_touched(self, log_tilt: Any, which: Any = slice(None)) -> FloatArray:
         """Return log(1 + o_cg) of some components with item odds ρ r, shape (components, F)."""
-        slots, logs = self.patterns.slots, self.patterns.log_totals_at(np.exp(np.reshape(log_tilt, -1)))
-        own = np.vstack([logs, np.zeros((1, logs.shape[1]))])[slots]
-        return np.asarray(touch_weights(own, self._by_state[:, which][slots])[0].T)
+        some, at = np.unique(np.reshape(log_tilt, -1), return_inverse=True)  # many components share theirs
+        slots, logs = self.patterns.slots, self.patterns.log_totals_at(np.exp(some))
+        own = np.vstack([logs, np.zeros((1, len(some)))])[slots]
+        return np.asarray(touch_weights(own[:, :, at] if len(some) > 1 else own, self._by_state[:, which][slots])[0].T)
 
     def log_rows(self, log_tilt: Any) -> FloatArray:
         """Return log(1 + o) of all families."""

@@ -291,7 +291,7 @@ class SharedTies(Mixture):
         tied = np.trace(R, axis1=1, axis2=2)
         return alone, variance, share * tied, share**2 * (tied - np.einsum("cij,cji->c", R, R))
 
-    def tilts(self, size: int) -> FloatArray:
+    def tilts(self, size: float) -> FloatArray:
         """Return log ρ_c under which about ``size`` items are expected of each component, as far as is guessed."""
         wanted = min(max(size, 0.3), int(self.largest.max()) - 0.3)
 

@@ -47,7 +47,7 @@ from ndpp.samplers.unions import SIZED_BUDGET, Alone
 
 LOST_DIGITS = 1e-10
 """Largest error of coordinates that are computed from Σ p q qᵀ; if it is larger, they are computed from the rows."""
-KEPT_SIDES = 512
+KEPT_SIDES = 256
 """Items of a component, those proposed most often, whose sides are computed once for all samples."""
 RARE, ROUNDING = 1e-4, 1e-7
 """Probability below which a number of items is drawn with a finer tilt, and a bound of its error with any tilt."""

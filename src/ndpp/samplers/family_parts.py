@@ -95,6 +95,11 @@ class GivenFamilies(NamedTuple):
             logs = np.log(np.append(state_odds, 0.0)[self.slots])
         return self._replace(cumulated=np.cumsum(scaled(logs + self.cumulated), axis=1))
 
+    def mean(self, log_rest: FloatArray) -> float:
+        """Return the expected number of further items of a component, ``log_rest`` as in :class:`FamilyParts`."""
+        shares = np.diff(self.cumulated, axis=1, prepend=0.0) / self.cumulated[:, -1:]
+        return float((shares[self.place] * -np.expm1(-log_rest[self.items])).sum())
+
     def further(self, rng: np.random.Generator, log_rest: FloatArray) -> IntArray:
         """Draw further items: a state of each family, and then each item independently; ``log_rest`` as in :class:`FamilyParts`."""
         own = self.cumulated

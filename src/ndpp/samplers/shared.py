@@ -52,8 +52,12 @@ MOST_REMOVED = 64
 """Most items that are given or wanted for which there are bounds."""
 N_NODES = 128
 """Points of the circle by which numbers of up to a quarter as many items are told apart; more for more items."""
-FOR_ROWS = 0.125
+FOR_ROWS = 0.25
 """Part of the memory that is for rows of given items; the rest is for components and sizes."""
+FURTHER, N_AIMS = 4.0, 3
+"""Further items of given families that are expected before components are tilted to fewer items, each time a third."""
+PREPARED = 0.75
+"""Part of the memory of components that is filled before they are asked for."""
 MANY_ROWS = 12
 """More given rows than this are multiplied with N as matrices."""
 LIKELY = 1e-3
@@ -69,18 +73,23 @@ def store_of(mixture: SharedTies, memory: int) -> Store:
 
 
 @singledispatch
-def prepare_components(law: Law, memory: int) -> None:
-    """Prepare what draws from the components, the most probable first, within half of the memory; the other half is for sizes."""
+def prepare_components(law: Law, memory: int, left: int | None = None) -> None:
+    """Prepare what draws from the components, the most probable first, while memory lasts: for ``left`` further items, or any number."""
 
 
 @prepare_components.register
-def _prepare_components(mixture: SharedTies, memory: int) -> None:
+def _prepare_components(mixture: SharedTies, memory: int, left: int | None = None) -> None:
     store = store_of(mixture, memory)
-    for c in np.argsort(-mixture.weights, kind="stable").tolist():
+    order = np.argsort(-mixture.weights, kind="stable").tolist()
+    tilted = None if left is None else store.tilted(store.aim(left))
+    for c in order:
         look()
-        if store.unions.n_bytes > memory // 2:
+        if store.unions.n_bytes > PREPARED * store.unions.memory:
             return
-        store.union(c, 0)
+        if tilted is None or not tilted.rungs[c]:
+            store.union(c, 0.0)
+        else:
+            store.union(c, float(tilted.rungs[c]), tilted)
 
 
 @singledispatch
@@ -217,16 +226,23 @@ class Store:
 
         return self.unions.remember((rung, len(z), "products"), make)
 
-    def tilted(self, left: int, is_fine: bool = False) -> Tilted:
-        """Return all components, tilted towards about ``left`` items. O(C n r²), once for all baskets."""
+    def aim(self, left: int, is_fine: bool = False) -> float:
+        """Return the number of items to which components are tilted for ``left`` items: the same for many of them."""
         # Numbers of items near the largest differ more in the tilts that they need.
-        wanted = left if is_fine or 4 * left > self.mixture.largest.max() else _about(left)
+        return left if is_fine or 4 * left > self.mixture.largest.max() else _about(left)
 
-        def make() -> Tilted:
-            rungs = np.round(self.mixture.tilts(left) / RUNG * FINE) / FINE if is_fine else self._rungs(wanted)
-            return Tilted(self.mixture, rungs, self.rows)
+    def tilted(self, aim: float, is_fine: bool = False) -> Tilted:
+        """Return all components, tilted towards about ``aim`` items. O(C n r²), once for all baskets."""
+        key = "tilted", aim, is_fine
+        return self.unions.remember(key, lambda: Tilted(self.mixture, self.rungs(aim, is_fine), self.rows))
 
-        return self.unions.remember(("tilted", wanted, is_fine), make)
+    def rungs(self, aim: float, is_fine: bool = False) -> FloatArray:
+        """Return the rungs to which components are tilted for about ``aim`` items."""
+
+        def make() -> FloatArray:
+            return np.round(self.mixture.tilts(aim) / RUNG * FINE) / FINE if is_fine else self._rungs(aim)
+
+        return self.unions.remember(("rungs", aim, is_fine), make)
 
     @cached_property
     def _log_means(self) -> dict[float, FloatArray]:
@@ -335,7 +351,7 @@ def _with_least(values: FloatArray) -> tuple[FloatArray, FloatArray]:
 class Begun:
     """What draws the further items of sets of a mixture: from component c on rung ``rungs[c]``, ``left`` items (None: any number).
 
-    Rungs other than 0 are those of ``store.tilted(left, is_fine)``.
+    Rungs other than 0 are those of ``store.tilted(aim, is_fine)``.
     """
 
     def __init__(
@@ -346,15 +362,16 @@ class Begun:
         rungs: FloatArray,
         bounds: FloatArray | None = None,
         is_fine: bool = False,
+        aim: float = 0.0,
     ) -> None:
-        self.store, self.ids, self.left, self.rungs, self.is_fine = store, ids, left, rungs, is_fine
+        self.store, self.ids, self.left, self.rungs, self.is_fine, self.aim = store, ids, left, rungs, is_fine, aim
         self.bounds = np.ones(len(rungs)) if bounds is None else bounds
         self._made: dict[int, FurtherItems] = {}
         self._families: dict[float, GivenFamilies] = {}
         self._expected: float | None = None
 
     def __reduce__(self) -> Any:
-        return Begun, (self.store, self.ids, self.left, self.rungs, self.bounds, self.is_fine)
+        return Begun, (self.store, self.ids, self.left, self.rungs, self.bounds, self.is_fine, self.aim)
 
     def __getitem__(self, c: int) -> FurtherItems:
         if c not in self._made:
@@ -373,7 +390,7 @@ class Begun:
     def given(self, c: int) -> tuple[Union, GivenFamilies | None]:
         """Return component c given the items, and their families."""
         rung, mixture = float(self.rungs[c]), self.store.mixture
-        tilted = self.store.tilted(self.left, self.is_fine) if rung and self.left is not None else None
+        tilted = self.store.tilted(self.aim, self.is_fine) if rung else None
         union = self.store.union(c, rung, tilted)
         if mixture.patterns is None:
             return union.given(mixture.base.rows_of(self.ids)), None
@@ -423,14 +440,39 @@ def begin(
     bounds = store.unions.remember(("bounds", left, len(ids)), lambda: store.bounds(left, len(ids))).copy()
     chances = store.unions.remember(("chances", left), lambda: _size_chances(mean, variance, left))
     weights = posterior * bounds
-    if posterior @ chances < COMMON * weights.sum():
-        tilted = store.tilted(left, is_fine)
-        others = store.unions.remember(("others", left, len(ids), is_fine), lambda: tilted.bounds(left + len(ids)))
+    aim = _aim(store, ids, left, int(weights.argmax()), is_fine)
+    if aim < store.aim(left, is_fine) or posterior @ chances < COMMON * weights.sum():
+        tilted = store.tilted(aim, is_fine)
+        key = "others", aim, left + len(ids), is_fine
+        others = store.unions.remember(key, lambda: tilted.bounds(left + len(ids)))
         with np.errstate(divide="ignore"):
             log_plain, log_units = np.log(weights) + log_posterior.max(), np.log(others) - size * tilted.rungs * RUNG
         logs, at = tilted.components.choose(ids, log_plain, log_units)
         weights, bounds[at], rungs[at] = np.exp(logs - logs.max()), others[at], tilted.rungs[at]
-    return weights, Begun(store, ids, left, rungs, bounds, is_fine)
+    return weights, Begun(store, ids, left, rungs, bounds, is_fine, aim)
+
+
+def _aim(store: Store, ids: IntArray, left: int, c: int, is_fine: bool) -> float:
+    """Return the number of items to which components are tilted: less than for no given items if their families bring many, as in c."""
+    patterns, aim = store.mixture.patterns, store.aim(left, is_fine)
+    if patterns is None or not len(ids):
+        return aim
+    touched, state_odds = patterns.touched_by(ids), store.mixture.odds[c]
+
+    def further(rung: float) -> float:
+        tilted = store.patterns(rung)
+        return GivenFamilies.of(tilted, touched).weighed(state_odds).mean(tilted.log_rest)
+
+    if further(0.0) <= FURTHER:
+        return aim
+    best, least = aim, np.inf
+    for one in (aim / 3**k for k in range(N_AIMS)):
+        excess = further(float(store.rungs(one, is_fine)[c])) + one - max(left, aim)
+        if abs(excess) < least:
+            best, least = one, abs(excess)
+        if excess <= 0:
+            break
+    return best
 
 
 def _log_posterior(store: Store, ids: IntArray) -> FloatArray:

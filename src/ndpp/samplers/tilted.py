@@ -13,6 +13,7 @@ import numpy as np
 
 from ndpp._compiled import njit
 from ndpp._types import BoolArray, FloatArray, IntArray
+from ndpp._validation import frozen
 from ndpp.laws.begun import posteriors, started
 from ndpp.laws.families import MOST_LOG
 from ndpp.laws.patterns import Patterns, touch_weights
@@ -156,9 +157,13 @@ class TiltedComponents:
         return found.with_odds(found.odds * np.exp(self.log_factors([c], slice(None)).T))
 
 
-@njit(fastmath={"contract", "reassoc"}, error_model="numpy")
 def products(N: FloatArray, which: IntArray, q: FloatArray) -> FloatArray:
     """Return N_c q_jᵀ of some matrices and all rows, shape (k, C, r). N, which is large, is read once for four rows."""
+    return _products(frozen(N), which, frozen(q))  # whatever they are: for others, it would be compiled again
+
+
+@njit(fastmath={"contract", "reassoc"}, error_model="numpy")
+def _products(N: FloatArray, which: IntArray, q: FloatArray) -> FloatArray:
     k, r = q.shape
     out = np.empty((k, which.size, r))
     for first in range(0, k, 4):

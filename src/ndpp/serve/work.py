@@ -19,8 +19,8 @@ from ndpp._stop import stopping
 from ndpp.serve.limits import Limits
 
 T = TypeVar("T")
-GIVES_WAY, QUIET = 0.25, 0.1
-"""Seconds for which work in the background waits at a time, and those after a request in which another one is likely."""
+GIVES_WAY, QUIET = 4.0, 0.1
+"""Seconds for which work in the background waits per second of its own, and those after a request in which another one is likely."""
 
 
 class BusyError(Exception):
@@ -39,7 +39,7 @@ class UnderWay:
     """Knows whether requests are being answered, so that work in the background can wait for them."""
 
     def __init__(self) -> None:
-        self._lock, self._count, self._ended = threading.Lock(), 0, -QUIET
+        self._lock, self._count, self._ended, self._resumed = threading.Lock(), 0, -QUIET, time.monotonic()
 
     def __enter__(self) -> None:
         with self._lock:
@@ -50,10 +50,12 @@ class UnderWay:
             self._count, self._ended = self._count - 1, time.monotonic()
 
     def give_way(self) -> None:
-        """Wait as long as requests are being answered, but for ``GIVES_WAY`` seconds at most."""
-        end = time.monotonic() + GIVES_WAY
-        while (self._count or time.monotonic() - self._ended < QUIET) and time.monotonic() < end:
-            time.sleep(QUIET / 4)
+        """Wait as long as requests are being answered, but for ``GIVES_WAY`` times as long as since the last time at most."""
+        start = time.monotonic()
+        end = start + GIVES_WAY * (start - self._resumed)
+        while (self._count or time.monotonic() - self._ended < QUIET) and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, QUIET / 4))
+        self._resumed = time.monotonic()
 
 
 UNDER_WAY = UnderWay()
