@@ -139,8 +139,8 @@ def test_the_integrand_of_clocks(case: Case):
             # An item must still follow Y if det L_Y = 0, which it rarely does at a late time.
             L_Y = Q[list(Y)] @ B @ Q[list(Y)].T
             reached = min(1.0, len(B) * np.exp(-x)) if Y and abs(np.linalg.det(L_Y)) < 1e-12 else 1.0
-            assert reached * abs(found - rate) <= CLAIMED * rate
-            assert reached * np.abs(forms - right).sum() <= CLAIMED * rate + 1e-20  # for a time of at most 500
+            assert reached * abs(found - rate) <= CLAIMED * rate + 1e-20
+            assert reached * np.abs(forms - right).sum() <= CLAIMED * rate + 1e-20  # over times up to 500
 
 
 def test_wrong_probabilities_are_seen():
