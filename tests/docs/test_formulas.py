@@ -863,7 +863,7 @@ def family_weights(c):
     return np.array(out)
 
 
-def test_families():
+def test_family_law():
     r"""P_c(S) = \frac{G(A)}{Z_c} \prod_{g \in A} \sum_{s \text{ of } g} a_{cs} \prod_{i \in S_g} r_{is}, \qquad
     o_{cg} = \sum_{s \text{ of } g} a_{cs} \Big(\prod_{i \in g} (1 + r_{is}) - 1\Big)."""
     item_odds = [[ITEM_ODDS[i, s] for s in range(5) if STATES[s] == g] for g in range(3) for i in FAMILY[g]]
