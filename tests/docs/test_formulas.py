@@ -137,8 +137,8 @@ def test_coordinates():
 
 
 def test_null_space():
-    r"""B = U B_0 U^\top, \qquad B_0 = U^\top B U \text{ invertible}, \qquad L = (QU)\,B_0\,(QU)^\top,
-    \qquad \operatorname{rank} B_0 = \operatorname{rank} L ."""
+    r"""& B = U B_0 U^\top, \qquad B_0 = U^\top B U \text{ invertible}, \\
+    & L = (QU)\,B_0\,(QU)^\top, \qquad \operatorname{rank} B_0 = \operatorname{rank} L ."""
     rng = np.random.default_rng(0)
     wide = np.zeros((6, 6))
     wide[:2, :2], wide[2:4, 2:4] = [[0.5, 2], [-2, 0.1]], [[0, 1], [-1, 0]]
@@ -173,8 +173,8 @@ def test_size_law():
 
 
 def test_tilted_sizes():
-    r"""\sum_k z^k p_k(\rho) = \frac{\det(I + \rho z B)}{\det(I + \rho B)} = \det\big(I - R(\rho) + zR(\rho)\big)
-    = \prod_i (1 - \mu_i + z\mu_i), \qquad p_k(\rho) = \frac{e_k\rho^k}{\det(I + \rho B)} ."""
+    r"""\sum_k z^k p_k(\rho) &= \frac{\det(I + \rho z B)}{\det(I + \rho B)} = \det\big(I - R(\rho) + zR(\rho)\big) \\
+    &= \prod_i (1 - \mu_i + z\mu_i), \qquad p_k(\rho) = \frac{e_k\rho^k}{\det(I + \rho B)} ."""
     rho = 1.7
     mu = np.linalg.eigvals(R(rho))
     p = np.array([e(k) * rho**k / np.linalg.det(EYE + rho * B) for k in range(RANK + 1)])
@@ -190,8 +190,8 @@ def test_tilted_sizes():
 
 
 def test_tilted_mean():
-    r"""\sum_k k\, p_k(\rho) = \operatorname{tr} R(\rho), \qquad \frac{\mathrm{d}\operatorname{tr}R(\rho)}{\mathrm{d}\log\rho}
-    = \operatorname{tr}(R - R^2) = \text{variance of } p(\rho) \ge 0"""
+    r"""& \sum_k k\, p_k(\rho) = \operatorname{tr} R(\rho), \\
+    & \frac{\mathrm{d}\operatorname{tr}R(\rho)}{\mathrm{d}\log\rho} = \operatorname{tr}(R - R^2) = \text{variance of } p(\rho) \ge 0"""
     rho, step = 1.7, 1e-5
     p = rho**SIZE * WEIGHT / (rho**SIZE * WEIGHT).sum()
     mean = p @ SIZE
@@ -338,9 +338,9 @@ def test_rank_one():
 
 
 def test_eigen_form():
-    r"""V^{-1} Z_j^Y V = F_j - \sum_{i \le m} \zeta_{ji}\, \eta_{ji}^\top , \qquad
-    q_a^\top M_N q_a = \mathrm{Re} \sum_j \omega_j \Big( l_a^\top F_j\, r_a - \sum_{i \le m} (l_a^\top \zeta_{ji})
-    (\eta_{ji}^\top r_a) \Big) ,"""
+    r"""& V^{-1} Z_j^Y V = F_j - \sum_{i \le m} \zeta_{ji}\, \eta_{ji}^\top , \\
+    & q_a^\top M_N q_a = \mathrm{Re} \sum_j \omega_j \Big( l_a^\top F_j\, r_a - \sum_{i \le m} (l_a^\top
+    \zeta_{ji}) (\eta_{ji}^\top r_a) \Big) ,"""
     values, V = np.linalg.eig(B)
     left, right = Q @ V, Q @ np.linalg.inv(V).T  # rows l_a and r_a
     Y, k = (0, 4), 4
@@ -381,8 +381,9 @@ def test_eigen_form_needs_the_real_part_of_the_whole_product():
 
 
 def test_surviving():
-    r"""\frac{\big|\mathrm{Re} \sum_j t_j^{-k} w_Y(t_j)\big|}{\sum_j |t_j^{-k} w_Y(t_j)|} \;\ge\;
-    (1 - \delta)\,\frac{\rho^k\,[t^k] w_Y}{w_Y(\rho)} = (1 - \delta)\Pr\nolimits_\rho(|S| = k \mid Y \subseteq S) ."""
+    r"""& \frac{\big|\mathrm{Re} \sum_j t_j^{-k} w_Y(t_j)\big|}{\sum_j |t_j^{-k} w_Y(t_j)|} \;\ge\; (1 -
+    \delta)\,\frac{\rho^k\,[t^k] w_Y}{w_Y(\rho)} \\
+    & \qquad = (1 - \delta)\Pr\nolimits_\rho(|S| = k \mid Y \subseteq S) ."""
     for Y, k, radius, count in (*ALIASED, ((0, 4), 3, 1.0, 8), ((), 4, 3.0, 8)):
         parts = [t_j**-k * w(Y, t_j) for t_j in circle(radius, count)]
         _, delta, p = M_N(Y, k, radius, count)
@@ -444,8 +445,8 @@ def test_clock_rate():
 
 
 def test_clock_stop():
-    r"""\Pr(\text{a further item} \mid Y \text{ at time } x) \le \operatorname{tr} Z^Y(e^{-x}) , \qquad
-    \Pr(\text{an item after time } x) \le \mathbb{E}|S|\, e^{-x} \le r e^{-x} ."""
+    r"""& \Pr(\text{a further item} \mid Y \text{ at time } x) \le \operatorname{tr} Z^Y(e^{-x}) , \\
+    & \Pr(\text{an item after time } x) \le \mathbb{E}|S|\, e^{-x} \le r e^{-x} ."""
     for x in (0.0, 1.0, 5.0):
         s = np.exp(-x)
         for Y in GIVEN:
@@ -653,7 +654,8 @@ def test_background():
 
 
 def test_union():
-    r"""\Pr(T \cup R = S) = \frac{\det L_S}{\det(I + L)} , \qquad \Pr(a \in S) = p_a + (1 - p_a)\Pr(a \in T) ."""
+    r"""& \Pr(T \cup R = S) = \frac{\det L_S}{\det(I + L)} , \\
+    & \Pr(a \in S) = p_a + (1 - p_a)\Pr(a \in T) ."""
     together = minors(THIN) / minors(THIN).sum()
     alone = np.array([np.prod(np.where([a in S for a in range(N_ITEMS)], P_ALONE, 1 - P_ALONE)) for S in SETS])
     found = dict.fromkeys(SETS, 0.0)
@@ -667,9 +669,9 @@ def test_union():
 
 
 def test_union_sum():
-    r"""\Pr(T \cup R = S) = \sum_{T \subseteq S} \frac{\det A_T}{Z_T} \prod_{i \in T} \frac{1}{1 + \delta_i}
-    \prod_{i \in S \setminus T} \frac{\delta_i}{1 + \delta_i} \prod_{i \notin S} \frac{1}{1 + \delta_i}
-    = \frac{\sum_{T \subseteq S} \det A_T \prod_{i \in S \setminus T} \delta_i}{Z_T \prod_i (1 + \delta_i)} ,"""
+    r"""\Pr(T \cup R = S) &= \sum_{T \subseteq S} \frac{\det A_T}{Z_T} \prod_{i \in T} \frac{1}{1 + \delta_i} \prod_{i \in S
+    \setminus T} \frac{\delta_i}{1 + \delta_i} \prod_{i \notin S} \frac{1}{1 + \delta_i} \\
+    &= \frac{\sum_{T \subseteq S} \det A_T \prod_{i \in S \setminus T} \delta_i}{Z_T \prod_i (1 + \delta_i)} ,"""
     z, factor = minors(THIN).sum(), 1 / (1 + ODDS)
     for i, S in enumerate(SETS[::9]):
         parts = [T_ for k in range(len(S) + 1) for T_ in combinations(S, k)]
@@ -684,8 +686,8 @@ def test_union_sum():
 
 
 def test_union_given():
-    r"""\Pr(\text{the others are } S \mid J) \propto \det\big(\Delta + X W^J X^\top\big)_S \quad (S \cap J = \emptyset) , \qquad
-    W^J = W - W X_J^\top L_J^{-1} X_J W ."""
+    r"""& \Pr(\text{the others are } S \mid J) \propto \det\big(\Delta + X W^J X^\top\big)_S \quad (S \cap J = \emptyset) , \\
+    & W^J = W - W X_J^\top L_J^{-1} X_J W ."""
     J = [0, 4]
     inner = W - W @ X[J].T @ np.linalg.inv(ALL[np.ix_(J, J)]) @ X[J] @ W
     kernel = np.diag(ODDS) + X @ inner @ X.T
@@ -720,7 +722,7 @@ def test_disjoint_proposals():
 
 
 def test_given_alone():
-    r"""sB'(I + sB')^{-1} = R - R q_J^\top \big(s\,p_J + q_J R q_J^\top\big)^{-1} q_J R , \qquad R = R(s) :"""
+    r"""sB'(I + sB')^{-1} = R - R q_J^\top \big(s\,p_J + q_J R q_J^\top\big)^{-1} q_J R"""
     J = [0, 4]
     q, t_ = np.linalg.qr(X / np.sqrt(1 + ODDS)[:, None])
     core, p = t_ @ W @ t_.T, np.diag(P_ALONE[J])
@@ -779,8 +781,8 @@ def parts_of(c, inner=INNER):
 
 
 def test_tied_weights():
-    r"""Z_c = \prod_i (1 + o_{ci}) \det(I + WA_c) , \qquad
-    P_c(J \subseteq S) = \prod_{j \in J} p_{cj} \det\big(I + D^{1/2} X N_c X^\top D^{1/2}\big)_J ,"""
+    r"""& Z_c = \prod_i (1 + o_{ci}) \det(I + WA_c) , \\
+    & P_c(J \subseteq S) = \prod_{j \in J} p_{cj} \det\big(I + D^{1/2} X N_c X^\top D^{1/2}\big)_J ,"""
     for c in range(3):
         p, A, N = parts_of(c)
         same(TOTALS[c], np.prod(1 + O[c]) * np.linalg.det(np.eye(4) + INNER @ A))
@@ -797,8 +799,8 @@ def given_inner(c, J, inner=INNER):
 
 
 def test_tied_inclusion():
-    r"""P_c(a \in S \mid J \subseteq S) = p_{ca} + p_{ca}(1 - p_{ca})\, x_a^\top N_c^J x_a , \qquad
-    N_c^J = N_c - N_c R^\top (I + R N_c R^\top)^{-1} R N_c , \quad R = D_J^{1/2}X_J ."""
+    r"""& P_c(a \in S \mid J \subseteq S) = p_{ca} + p_{ca}(1 - p_{ca})\, x_a^\top N_c^J x_a , \\
+    & N_c^J = N_c - N_c R^\top (I + R N_c R^\top)^{-1} R N_c , \quad R = D_J^{1/2}X_J ."""
     for c in range(3):
         for J in ([2], [0, 3]):
             p, _, _, N = given_inner(c, J)
@@ -888,8 +890,8 @@ def test_family_odds():
 
 
 def test_family_sizes():
-    r"""\mathbb{E}_c\, z^{|S|} = \frac{Z_c(z)}{Z_c(1)} , \qquad Z_c(z) = \prod_g \big(1 + o_{cg}(z)\big)
-    \det\Big(I + W \sum_g \frac{o_{cg}(z)}{1 + o_{cg}(z)}\, x_g x_g^\top\Big) ."""
+    r"""& \mathbb{E}_c\, z^{|S|} = \frac{Z_c(z)}{Z_c(1)} , \\
+    & Z_c(z) = \prod_g \big(1 + o_{cg}(z)\big) \det\Big(I + W \sum_g \frac{o_{cg}(z)}{1 + o_{cg}(z)}\, x_g x_g^\top\Big) ."""
 
     def total(c, z):
         o = family_odds(c, z)
@@ -911,8 +913,8 @@ def tilted_total(c, factors):
 
 
 def test_tilted_mixture():
-    r"""P_s(S) = \sum_c w_c(s)\, P_{c,s}(S) , \qquad w_c(s) \propto w_c \frac{Z_c(s)}{Z_c} , \qquad
-    P_{c,s}(S) = \frac{1}{Z_c(s)/Z_c}\, P_c(S) \prod_{i \in S} s_i ,"""
+    r"""& P_s(S) = \sum_c w_c(s)\, P_{c,s}(S) , \qquad w_c(s) \propto w_c \frac{Z_c(s)}{Z_c} , \\
+    & P_{c,s}(S) = \frac{1}{Z_c(s)/Z_c}\, P_c(S) \prod_{i \in S} s_i ,"""
     product = np.array([FACTORS[list(S)].prod() for S in SUBSETS])
     change = np.array([tilted_total(c, FACTORS) / TOTALS[c] for c in range(3)])
     weights = SHARE * change / (SHARE @ change)
@@ -950,8 +952,9 @@ def limited():
 
 
 def test_limit_accepted():
-    r"""\frac{w_cA_c}{\sum_b w_bA_b} \cdot \frac{P_c(S)\,e^{\theta_c \cdot c(S)}}{Z_c(e^{\theta_c \cdot c})/Z_c} \cdot
-    e^{-\theta_c \cdot (c(S) - b)} = \frac{w_c P_c(S)}{\sum_b w_bA_b} , \qquad S \in E ,"""
+    r"""& \frac{w_cA_c}{\sum_b w_bA_b} \cdot \frac{P_c(S)\,e^{\theta_c \cdot c(S)}}{Z_c(e^{\theta_c \cdot c})/Z_c}
+    \cdot e^{-\theta_c \cdot (c(S) - b)} \\
+    & \qquad = \frac{w_c P_c(S)}{\sum_b w_bA_b} , \qquad S \in E ,"""
     totals, kept, change, A, accept = limited()
     for c in range(3):
         proposed = LAWS[c] * np.exp(totals @ THETA[c]) / change[c]
@@ -961,8 +964,8 @@ def test_limit_accepted():
 
 
 def test_limit_weight():
-    r"""A_c = \frac{Z_c(e^{\theta_c \cdot c})}{Z_c}\, e^{-\theta_c \cdot b} \;\ge\; P_c(E) , \qquad
-    \Pr(\text{accepted}) = \frac{P(E)}{\sum_c w_c A_c} ."""
+    r"""& A_c = \frac{Z_c(e^{\theta_c \cdot c})}{Z_c}\, e^{-\theta_c \cdot b} \;\ge\; P_c(E) , \\
+    & \Pr(\text{accepted}) = \frac{P(E)}{\sum_c w_c A_c} ."""
     totals, kept, change, A, accept = limited()
     assert 0.01 < MIXTURE[kept].sum() < 0.5
     assert accept.max() <= 1 + 1e-12
