@@ -34,11 +34,8 @@ draws so far, and `first=` continues from there.
 
 All samples on a circle share the matrices $Z_j$ at its nodes. A sample with items $Y$ carries an orthonormal basis $\\hat q$ of their
 rows, the sides $U_j = Z_j \\hat q^\\top$ and $V_j = \\hat q Z_j$, and the inverse of $G_j = \\hat q Z_j \\hat q^\\top$. A proposal with row
-$q$, proposed by its leverage, is accepted with probability $q^\\top M q / \\lVert q \\rVert^2$, where
-
-$$ q^\\top M q = \\operatorname{Re} \\sum_j w_j \\left[ q^\\top Z_j q - (q^\\top U_j)\\, G_j^{-1}\\, (V_j q) \\right] , $$
-
-and $M$ is never formed. Complex numbers are kept as pairs of real ones, so that nearly all of the work is real matrix products in double
+$q$, proposed by its leverage, is accepted with probability $q^\\top M q / \\lVert q \\rVert^2$, computed by {eq}`gpu-form` of {doc}`gpu-internals`;
+$M$ is never formed. Complex numbers are kept as pairs of real ones, so that nearly all of the work is real matrix products in double
 precision. As a sample fills, fewer nodes suffice: moving to another circle rebuilds $U$, $V$ and $G^{-1}$ from the basis, which is cheap
 here. Which circles samples go through is planned once, on a few samples of a fixed stream.
 

@@ -1,4 +1,4 @@
-"""Samplers that share no mathematics agree, on learned kernels and where the walk fails.
+"""Samplers agree, on learned kernels and where the walk fails. But for `Clock`, which `Exact` uses for any size, they share no algorithm.
 
 The learned kernels have n = 3,941 and rank 200. All differences are within four standard errors, widened for their
 number: the law of sizes, items in groups of the catalogue, and mean log det.

@@ -1,7 +1,7 @@
 """Exact samples by a clock: items appear one after another as time runs down, all in real arithmetic.
 
-Law: P(S) ∝ det(L_S) over all sets. Exact. An independent check of the contour rule of :class:`Exact`: no circle, no
-complex number.
+Law: P(S) ∝ det(L_S) over all sets. Exact. :class:`Exact` draws sets of any size by the same clock in eigencoordinates, and falls back
+to this one: it checks these coordinates, and the circles of sets of one size, but is no independent check of the clock.
 
 Derivation. Give each item of a sample S an independent uniform time in [0, 1] and let a clock s run from 1 down to 0;
 an item appears when the clock passes its time. If the items Y have appeared so far, all others have times below s,
