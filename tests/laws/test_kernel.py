@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 
 import oracles
 from kernels import AWKWARD, BY_NAME, Case, random_ndpp, random_vbd
+from ndpp.baskets import Baskets
 from ndpp.errors import (
     ImpossibleSizeError,
     InvalidInputError,
     InvalidKernelError,
     NoConditionalKernelError,
     RowsUnavailableError,
+    UnknownItemError,
     ZeroProbabilityError,
 )
 from ndpp.laws.kernel import LowRankKernel
@@ -330,3 +332,14 @@ def test_weights_is_the_old_name_of_magnitudes():
         old = LowRankKernel(np.eye(2), np.eye(2), weights=magnitudes)
     np.testing.assert_array_equal(old._magnitudes, new._magnitudes)
     np.testing.assert_array_equal(new._magnitudes, magnitudes)
+
+
+def test_log_probs_take_lists_of_items_and_labels():
+    kernel = LowRankKernel(np.eye(3), labels=("a", "b", "c"))
+    expected = kernel.log_probs(Baskets.from_lists([[0], [1, 2]], n_items=3))
+    assert np.array_equal(kernel.log_probs([[0], [1, 2]]), expected)
+    assert np.array_equal(kernel.log_probs([["a"], ["b", "c"]]), expected)
+    with pytest.raises(InvalidInputError, match="over the 3 items of the model; they are over 4"):
+        kernel.log_probs(Baskets.from_lists([[0]], n_items=4))
+    with pytest.raises(UnknownItemError, match="unknown item id 7"):
+        kernel.log_probs([[7]])

@@ -275,8 +275,9 @@ class Law(Moments, ABC):
         """Return log P(items ⊆ S): the items are in, whatever else is."""
         return log_sum(self._log_weights + self._log_masses(check_items(items, self), None)) - self._log_unit
 
-    def log_probs(self, baskets: Baskets, size: int | None = None) -> FloatArray:
+    def log_probs(self, baskets: Baskets | Sequence[Items], size: int | None = None) -> FloatArray:
         """Return log P(S) of many sets, or with ``size`` log P(S | |S| = size), −inf for those of other sizes."""
+        baskets = self._sets(baskets)
         if size is None:
             with np.errstate(divide="ignore"):
                 return np.asarray(logsumexp(np.log(self.weights) + self.component_log_probs(baskets), axis=1))
@@ -285,13 +286,26 @@ class Law(Moments, ABC):
         out[those] = log_weights - self._log_total(size)
         return out
 
-    def component_log_probs(self, baskets: Baskets) -> FloatArray:
+    def component_log_probs(self, baskets: Baskets | Sequence[Items]) -> FloatArray:
         """Return log P_c(S) of many sets and all components, shape (len(baskets), C)."""
+        baskets = self._sets(baskets)
         found = self._log_whole(baskets) - self._log_unit
         if self.nonempty:
             found -= np.log(self.kept)
             found[baskets.sizes == 0] = -np.inf
         return found
+
+    def _sets(self, baskets: Baskets | Sequence[Items]) -> Baskets:
+        """Return sets of items of this catalogue as baskets."""
+        if not isinstance(baskets, Baskets):
+            return Baskets.from_lists([check_items(items, self, "baskets") for items in baskets], n_items=self.n_items)
+        if baskets.n_items != self.n_items:
+            raise InvalidInputError(
+                f"must be over the {self.n_items} items of the model; they are over {baskets.n_items}. Create them with n_items= or "
+                "the labels of the model",
+                argument="baskets",
+            )
+        return baskets
 
     def log_normalizer(self, size: int | None = None) -> float:
         """Return the log weight of all sets, or of those of one size (−inf if there is none).
