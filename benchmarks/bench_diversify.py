@@ -1,7 +1,8 @@
 """``ndpp.diversify`` and ``greedy_map`` compared with a plain fast greedy in NumPy [Chen et al., NeurIPS 2018], in one run.
 
 Embeddings are random vectors of norm one with normal scores, n × d for n = 100 … 10⁵ and d = 64, 256, 384, k = 10 and 50, and 1,000
-queries of 500 × 128 as one batch. Ratios above 1 mean that ndpp is faster. Run ``OPENBLAS_NUM_THREADS=1 python benchmarks/bench_diversify.py``.
+queries of 500 × 128 as one batch. Ratios above 1 mean that ndpp is faster. Run
+``OPENBLAS_NUM_THREADS=1 python benchmarks/bench_diversify.py``.
 """
 
 from __future__ import annotations
