@@ -146,13 +146,17 @@ def _one(
         run = greedy_map(kernel, size, given=given, window=window, limits=limits)
         return run[None, len(given) :], gains_of(kernel, run, len(given), window)[None], np.nan
     draws = kernel.sample(size=size, given=given, limits=limits, **options)
-    runs = [greedy_map(kernel, size, given=given, candidates=draw) for draw in draws]
+    found = []
+    for draw in map(np.sort, draws):
+        (run,), (gain,) = greedy_batch(kernel.X[draw][None], size, np.searchsorted(draw, given)[None])
+        found.append((draw[run], gain[len(given) :]))
+    runs, gains = zip(*found)
     log_mass = kernel.log_mass(given, None if limits else size)
     if limits:
         several = [limits] if isinstance(limits, Limit) else list(limits)
         log_mass += np.log(float(kernel.probability([*several, Limit(range(kernel.n_items), size, size)], given)))
     chances = [np.exp(kernel.log_det(run) - log_mass) for run in runs]
-    return [run[len(given) :] for run in runs], [gains_of(kernel, run, len(given), None) for run in runs], chances
+    return [run[len(given) :] for run in runs], gains, chances
 
 
 def _rows(embeddings: Any, scores: Any, alpha: float, device: str | None, *, is_tensor: bool) -> tuple[Any, Factors]:

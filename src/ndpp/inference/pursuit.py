@@ -16,6 +16,7 @@ left to the careful routines of :mod:`ndpp.inference.greedy`.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,10 +80,11 @@ def pursuit(
 
     ``open`` None: all items may be added. Factors are for W = I.
     """
+    is_lazy = lazy and window is None and inner.is_symmetric
+    if is_lazy and (X is None or (X.size <= LAZY and len(X) <= BY_ITEMS)):
+        return Few(X, open, inner, factors)
     with np.errstate(all="ignore"):  # what is not sure is computed again
-        if lazy and window is None and inner.is_symmetric:
-            if X is None or (X.size <= LAZY and len(X) <= BY_ITEMS):
-                return Few(X, open, inner, factors)
+        if is_lazy and X is not None:
             return Lazy(X, open, size, inner, factors)
         X = np.eye(len(inner.W)) if X is None else np.asarray(X, np.float64)
         X = X if factors is None else X * factors.f[:, None]
@@ -224,6 +226,9 @@ class Few:
     is_here, sure = True, (True,)
 
     def __init__(self, X: AnyArray | None, open: BoolArray | None, inner: Inner, factors: Factors | None) -> None:
+        self.begin, self.given = partial(self._begin, X, open, inner, factors), list[int]()
+
+    def _begin(self, X: AnyArray | None, open: BoolArray | None, inner: Inner, factors: Factors | None) -> None:
         rows: Any = None if X is None else np.asarray(X, np.float64)
         W, scale, _ = inner
         self.f2 = None if factors is None else factors.f * factors.f
@@ -235,7 +240,7 @@ class Few:
             scale = None if scale is None else (rows * rows).dot(scale)
         else:
             own, scale, self.lines = factors.squares, factors.squares, rows
-        self.X, self.given = rows, list[int]()
+        self.X = rows
         scale = own if scale is None else scale
         self.gains = own.copy() if self.f2 is None else own * self.f2
         largest = scale if self.f2 is None else self.gains
@@ -250,6 +255,7 @@ class Few:
 
     def extend(self, count: int) -> tuple[list[Any], list[Any]]:
         """Add up to so many items, as long as the run is sure; return them and their gains."""
+        self.begin()
         gains, X, lines, f2, g = self.gains, self.X, self.lines, self.f2, len(self.given)
         vectors, space, rows = np.empty((g + count, len(gains))), np.empty(len(gains)), self.given
         found, pivots = list[float](), list[float]()

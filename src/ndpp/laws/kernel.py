@@ -21,13 +21,14 @@ from ndpp.baskets.labels import check_labels
 from ndpp.errors import InvalidInputError, InvalidKernelError, NoConditionalKernelError, PrecisionError
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.header import ModelHeader
-from ndpp.laws.matrices import Definite, dense_parts, feature_rows, odds_of_marginal, tilt_to_size
+from ndpp.laws.matrices import Definite, dense_parts, feature_rows, odds_of_marginal
 from ndpp.laws.precision import WARN_ERROR, never_together
 from ndpp.laws.support import check_background
 from ndpp.laws.union import WeighedSets
 from ndpp.linalg.scaling import entry_magnitudes
 from ndpp.linalg.schur import NEARLY_SINGULAR, condition_inner, eliminate
 from ndpp.linalg.size_law import tilted_law
+from ndpp.linalg.tilts import tilt_to_size
 from ndpp.rows import Rows, as_rows
 from ndpp.rows.scaled import Multiplied
 
@@ -218,10 +219,10 @@ class LowRankKernel(WeighedSets):
         known = self.coordinates.eigenvalues
         values: AnyArray = np.linalg.eigvals(self.coordinates.B) if known is None else known
         odds = np.concatenate([self.odds[self.odds > 0], values])
-        c = tilt_to_size(odds, float(expected_size))
+        log_c = tilt_to_size(odds, float(expected_size))
         if self.background is None and not self.nonempty:
-            return self._tilt(self.support, np.full(self.n_rows, c))
-        low, high = np.log(c) - 50, np.log(c) + 50  # above, all directions of T count as items of their own
+            return self._tilt(self.support, np.full(self.n_rows, np.exp(log_c)))
+        low, high = log_c - 50, log_c + 50  # above, all directions of T count as items of their own
         for _ in range(60):
             middle = (low + high) / 2
             kernel: LowRankKernel = self._tilted_by(self.support, np.full(self.n_rows, np.exp(middle)))

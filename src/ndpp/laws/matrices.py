@@ -146,15 +146,3 @@ def odds_of_marginal(K: Any) -> tuple[FloatArray, FloatArray | Definite | None]:
             "K has an eigenvalue one: its process has no L = K(I − K)⁻¹. Only symmetric K may have such eigenvalues."
         )
     return dense_parts(np.linalg.solve(rest.T, K.T).T, "L = K(I − K)⁻¹")
-
-
-def tilt_to_size(eigenvalues: AnyArray, wanted: float) -> float:
-    """Return c with Σ Re cλ/(1 + cλ) = wanted, by bisection."""
-    low, high = -700.0, 700.0
-    with np.errstate(over="ignore", invalid="ignore"):
-        for _ in range(200):
-            middle = (low + high) / 2
-            odds = np.exp(middle) * eigenvalues
-            found = float(np.where(np.abs(odds) < 1, odds / (1 + odds), 1 / (1 / odds + 1)).real.sum())
-            low, high = (middle, high) if found < wanted else (low, middle)
-    return float(np.exp((low + high) / 2))
