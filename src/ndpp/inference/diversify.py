@@ -148,7 +148,7 @@ def _one(
     draws = kernel.sample(size=size, given=given, limits=limits, **options)
     found = []
     for draw in map(np.sort, draws):
-        (run,), (gain,) = greedy_batch(kernel.X[draw][None], size, np.searchsorted(draw, given)[None])
+        (run,), (gain,) = greedy_batch(kernel.known_rows(draw)[None], size, np.searchsorted(draw, given)[None])
         found.append((draw[run], gain[len(given) :]))
     runs, gains = zip(*found)
     log_mass = kernel.log_mass(given, None if limits else size)

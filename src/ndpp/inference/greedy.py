@@ -210,9 +210,7 @@ def greedy_batch(
     torch = None if isinstance(X, np.ndarray) else sys.modules["torch"]
     if torch is not None and X.device.type != "cpu":
         return _on_device(torch, X, size, given, window, allowed, factors)
-    items, gains = np.zeros((b, size), np.int64), np.full((b, size), np.nan)
-    items[:, :g] = given
-    rows = plain_array(X, "X")
+    all_items, all_gains, rows = list[list[int]](), list[list[float]](), plain_array(X, "X")
     # One for all queries, in double precision: fresh pages would cost more than the copy.
     space = None if b == 1 or rows.dtype == np.float64 or n * d > LAZY else np.empty((n, d))
     for i in range(b):
@@ -227,9 +225,13 @@ def greedy_batch(
             _add(run, given[i])
         picks, found = extend(run, size - g)
         if len(picks) == size - g:
-            items[i, g:], gains[i, g:] = [pick for (pick,) in picks], [gain for (gain,) in found]
+            all_items.append([*given[i].tolist(), *(int(pick) for (pick,) in picks)])
+            all_gains.append([np.nan] * g + [gain for (gain,) in found])
         else:
-            items[i], gains[i, g:] = _careful(rows[i], size, given[i], window, open, of_query)
+            careful = _careful(rows[i], size, given[i], window, open, of_query)
+            all_items.append(careful[0].tolist())
+            all_gains.append([np.nan] * g + careful[1].tolist())
+    items, gains = np.array(all_items, np.int64).reshape(b, size), np.array(all_gains, np.float64).reshape(b, size)
     return (items, gains) if torch is None else (torch.from_numpy(items), torch.from_numpy(gains))
 
 

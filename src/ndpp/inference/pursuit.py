@@ -16,7 +16,6 @@ left to the careful routines of :mod:`ndpp.inference.greedy`.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,7 +59,7 @@ class Factors(NamedTuple):
 def squares_of(X: AnyArray) -> FloatArray:
     """Return the sum of squares of each row, in double precision."""
     if X.dtype == np.float64:
-        return np.asarray(np.einsum("...i,...i->...", X, X))
+        return np.asarray(np.vecdot(X, X))
     rows, step = X.reshape(-1, X.shape[-1]), max(1, BLOCK // X.shape[-1])
     parts = (rows[start : start + step].astype(np.float64) for start in range(0, len(rows), step))
     return np.concatenate([np.einsum("ij,ij->i", part, part) for part in parts]).reshape(X.shape[:-1])
@@ -226,7 +225,7 @@ class Few:
     is_here, sure = True, (True,)
 
     def __init__(self, X: AnyArray | None, open: BoolArray | None, inner: Inner, factors: Factors | None) -> None:
-        self.begin, self.given = partial(self._begin, X, open, inner, factors), list[int]()
+        self.parts, self.given = (X, open, inner, factors), list[int]()
 
     def _begin(self, X: AnyArray | None, open: BoolArray | None, inner: Inner, factors: Factors | None) -> None:
         rows: Any = None if X is None else np.asarray(X, np.float64)
@@ -255,7 +254,7 @@ class Few:
 
     def extend(self, count: int) -> tuple[list[Any], list[Any]]:
         """Add up to so many items, as long as the run is sure; return them and their gains."""
-        self.begin()
+        self._begin(*self.parts)
         gains, X, lines, f2, g = self.gains, self.X, self.lines, self.f2, len(self.given)
         vectors, space, rows = np.empty((g + count, len(gains))), np.empty(len(gains)), self.given
         found, pivots = list[float](), list[float]()
