@@ -23,21 +23,17 @@ LEAST_SECONDS, MOST_REPEATS = 0.5, 20
 Choose = Callable[[np.ndarray, np.ndarray, int], Any]
 
 
-def numpy_greedy() -> Choose:
+def plain_greedy(X: np.ndarray, scores: np.ndarray, k: int) -> list[int]:
     """The fast greedy algorithm of Chen et al. (NeurIPS 2018), as its authors state it, in plain NumPy."""
-
-    def choose(X: np.ndarray, scores: np.ndarray, k: int) -> list[int]:
-        X = X * (np.exp(ALPHA * scores) / np.linalg.norm(X, axis=1))[:, None]
-        gains, C, chosen = np.einsum("ij,ij->i", X, X), np.zeros((k, len(X))), []
-        for j in range(k):
-            best = int(np.argmax(gains))
-            chosen.append(best)
-            C[j] = (X @ X[best] - C[:j].T @ C[:j, best]) / np.sqrt(gains[best])
-            gains -= C[j] ** 2
-            gains[best] = -np.inf
-        return chosen
-
-    return choose
+    X = X * (np.exp(ALPHA * scores) / np.linalg.norm(X, axis=1))[:, None]
+    gains, C, chosen = np.einsum("ij,ij->i", X, X), np.zeros((k, len(X))), []
+    for j in range(k):
+        best = int(np.argmax(gains))
+        chosen.append(best)
+        C[j] = (X @ X[best] - C[:j].T @ C[:j, best]) / np.sqrt(gains[best])
+        gains -= C[j] ** 2
+        gains[best] = -np.inf
+    return chosen
 
 
 def ndpp_greedy() -> Choose:
@@ -80,7 +76,7 @@ def apricot() -> Choose:
 
 
 METHODS = {
-    "NumPy": numpy_greedy, "ndpp": ndpp_greedy, "pyversity": pyversity, "apricot": apricot,
+    "NumPy": lambda: plain_greedy, "ndpp": ndpp_greedy, "pyversity": pyversity, "apricot": apricot,
     "ndpp, a sample": ndpp_sample, "DPPy, a sample": dppy_sample,
 }  # fmt: skip
 

@@ -63,6 +63,20 @@ def test_baskets_keep_limits_and_are_those_of_python(shop, model):
         assert [sorted(basket) for basket in full["baskets"][3 * i : 3 * i + 3]] == sets
 
 
+@pytest.mark.parametrize("best", [False, True])
+def test_likely_baskets_keep_limits(shop, best):
+    law = ndpp.load(shop / "model")
+    done = run(shop, "map", "model", "--size", 3, "-x", "tea", *WORDS, "--json", *(["--best"] if best else []))
+    allowed = law.exclude(law.ids(["tea"]))
+    wanted = (
+        ndpp.best_set(allowed, 3, limits=limits()).items if best else ndpp.greedy_map(allowed, 3, limits=limits())
+    ).tolist()
+    assert done.json["baskets"] == [[law.labels[i] for i in wanted]]
+    assert done.json["limits"] == ["sauces=1..2", "price <= 7.5"]
+    assert keeps(done.json["baskets"][0], "sauces", 1, 2, 7.5)
+    assert ("gap" in done.json) == best
+
+
 def test_recommendations_keep_upper_limits(shop):
     words = ("--limit", "sauces<=1", "--limit", "price<=7.5", "--table", "products.csv", "-n", 4, "--json")
     found = run(shop, "recommend", "model", "half.txt", *words).json["recommendations"]

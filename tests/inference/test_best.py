@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ndpp
-from ndpp.errors import ImpossibleSizeError, InvalidInputError, UnknownItemError
+from ndpp.errors import ImpossibleLimitError, ImpossibleSizeError, InvalidInputError, UnknownItemError
 from ndpp.inference.best import concave_bound
 
 N = 10
@@ -51,6 +51,25 @@ def test_the_bound_is_above_the_best_and_the_set_is_one(name: str, given: tuple[
     assert found.bound >= best - 1e-9
     assert found.gap == found.bound - found.log_weight >= 0
     assert found.bound <= law.log_normalizer(size) + 1e-9
+
+
+@pytest.mark.parametrize("name", ["symmetric", "nonsymmetric", "background", "mixture", "tied mixture"])
+def test_limits_are_kept_and_the_bound_is_above_the_best(name: str):
+    law, prices = LAWS[name], np.linspace(1, 3, N)
+    limits = [ndpp.Limit(range(5), least=1, most=2), ndpp.Limit(prices, most=6.5)]
+    kept = [
+        S
+        for S in combinations(range(N), 3)
+        if 3 in S and 1 <= sum(a < 5 for a in S) <= 2 and prices[list(S)].sum() <= 6.5
+    ]
+    best = max(kept, key=lambda S: weight(law, S))
+    found = ndpp.best_set(law, 3, given=[3], limits=limits, n_samples=20)
+    assert tuple(found.items.tolist()) in kept
+    assert found.log_weight >= weight(law, ndpp.greedy_map(law, 3, given=[3], limits=limits)) - 1e-9
+    assert found.log_weight == pytest.approx(weight(law, best), abs=1e-9)
+    assert found.bound >= found.log_weight
+    with pytest.raises(ImpossibleLimitError):
+        ndpp.best_set(law, 3, limits=ndpp.Limit(prices, most=2))
 
 
 def test_greedy_is_improved():

@@ -12,6 +12,7 @@ from scipy import sparse
 
 import ndpp
 from ndpp.errors import ImpossibleSizeError, InvalidInputError
+from ndpp.inference.diversify import _rows
 
 
 def dense(x: np.ndarray, s: np.ndarray | None, diversity: float) -> np.ndarray:
@@ -94,6 +95,24 @@ def test_tensors_come_back_as_tensors():
     assert ndpp.diversify(torch.tensor([[1, 0], [1, 2]]), [0.0, -0.5], k=2).gains.dtype == torch.float64
     with pytest.raises(InvalidInputError, match="without gradients"):
         ndpp.diversify(torch.from_numpy(x).requires_grad_(), k=3)
+
+
+@pytest.mark.parametrize("shape", [(20, 4), (2, 20, 4)])
+def test_what_a_gpu_is_given_agrees_with_arrays(shape: tuple[int, ...]):
+    """The same preparation by torch, in memory."""
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(5)
+    x, s = rng.standard_normal(shape).astype(np.float32), rng.standard_normal(shape[:-1])
+    for scores in (None, s, torch.from_numpy(s)):
+        _, wanted = _rows(x, None if scores is None else s, 0.5, None, is_tensor=False)
+        tensor, found = _rows(x, scores, 0.5, "cpu:0", is_tensor=False)
+        assert isinstance(tensor, torch.Tensor)
+        np.testing.assert_allclose(found.f, wanted.f, rtol=1e-12)
+        np.testing.assert_allclose(found.squares, wanted.squares, rtol=1e-12)
+    with pytest.raises(InvalidInputError, match="scores must be"):
+        _rows(x, torch.from_numpy(s * np.inf), 0.5, "cpu:0", is_tensor=False)
+    with pytest.raises(InvalidInputError, match="item 3 is zero"):
+        _rows(x * (np.arange(20) != 3)[:, None], None, 0.5, "cpu:0", is_tensor=False)
 
 
 def test_equal_scores_and_vectors():

@@ -194,3 +194,46 @@ def test_kernels_without_w_are_those_of_the_identity():
     for items in product(range(6), repeat=2):
         if items[0] < items[1]:
             assert one.log_prob(items) == pytest.approx(two.log_prob(items), abs=1e-12)
+
+
+@pytest.mark.parametrize("window", [None, 2])
+@pytest.mark.parametrize("queries", [1, 4])
+def test_what_a_gpu_does_agrees_with_arrays(queries: int, window: int | None, monkeypatch: pytest.MonkeyPatch):
+    """The same steps on tensors in memory: rows with factors, given items, candidates, and a query for the careful run."""
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(7)
+    X = rng.standard_normal((queries, 30, 5)).astype(np.float32)
+    X[-1] = X[-1, :1] + 1e-5 * X[-1]
+    f = rng.uniform(0.5, 1.0, (queries, 30))
+    given, allowed = np.tile([[3]], (queries, 1)), rng.random((queries, 30)) < 0.8
+    allowed[:, 3] = False
+    arrays = pursuit.Factors(f, pursuit.squares_of(X))
+    tensors = pursuit.Factors(*map(torch.from_numpy, arrays))
+    wanted = greedy.greedy_batch(X, 4, given, window, allowed, arrays)
+    monkeypatch.setattr(greedy, "DEVICE_ENTRIES", 400)  # two queries at a time
+    found = greedy._on_device(torch, torch.from_numpy(X), 4, given, window, allowed, tensors)
+    np.testing.assert_array_equal(found[0], wanted[0])
+    np.testing.assert_allclose(found[1], wanted[1], rtol=1e-6)
+    assert found[1][:, 0].isnan().all()
+    free = greedy._on_device(torch, torch.from_numpy(X[:1]), 3, given[:1, :0], None, None, None)
+    np.testing.assert_array_equal(free[0], ndpp.greedy_map_many(X[:1], 3))
+
+
+def test_steps_that_are_not_sure_are_found_at_the_end():
+    """A row that is another one up to 10⁻⁷: the run by items ends before it, whatever its length."""
+    rng = np.random.default_rng(8)
+    X = rng.standard_normal((6, 6))
+    X[5] = X[0] + 1e-7 * X[1]
+    L = X @ X.T
+    for start in ([], [2], [2, 0]):
+        run = pursuit.pursuit(X, np.isin(range(6), start, invert=True), 6, pursuit.Inner())
+        for row in start:
+            run.add([row])
+        picks = [pick for (pick,) in pursuit.extend(run, 6 - len(start))[0]]
+        assert [*start, *picks] == reference(L, len(start) + len(picks), given=start)
+        assert len(start) + len(picks) == 5
+        assert not {0, 5} <= {*start, *picks}
+    run = pursuit.pursuit(X, None, 6, pursuit.Inner())
+    for row in (0, 5):
+        run.add([row])
+    assert pursuit.extend(run, 4) == ([], [])

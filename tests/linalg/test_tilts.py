@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ndpp.linalg.tilts import solve_tilt, solve_tilts, tilt_of_coins
+from ndpp.linalg.tilts import solve_tilt, solve_tilts, tilt_of_coins, tilt_to_size
 
 
 def coins(log_odds: np.ndarray, x: float) -> tuple[float, float]:
@@ -69,3 +69,19 @@ def test_moments_that_are_no_numbers_end_the_search():
 def test_coins_of_any_spread(target):
     log_odds = np.array([-300.0, 0.0, 300.0])
     assert abs(coins(log_odds, tilt_of_coins(log_odds, target))[0] - target) <= 0.1
+
+
+@pytest.mark.parametrize("share", [1e-6, 0.1, 0.5, 0.99, 1 - 1e-6])
+def test_expected_sizes_of_eigenvalues_are_met(share: float):
+    """Of many scales, of nonsymmetric kernels and of purely skew ones: Σ Re ρλ/(1 + ρλ) itself."""
+    rng = np.random.default_rng(0)
+    A, D = rng.standard_normal((12, 12)), rng.standard_normal((12, 12))
+    for values in (
+        10 ** rng.uniform(-12, 12, 20),
+        np.linalg.eigvals(1e-6 * A @ A.T + D - D.T),
+        np.linalg.eigvals(1e5 * (D - D.T)),
+    ):
+        target = share * len(values)
+        found = np.exp(tilt_to_size(values, target))
+        mean = (1 / (1 + 1 / (found * values))).real.sum()
+        assert mean == pytest.approx(target, rel=1e-9, abs=1e-9 * (len(values) - target))

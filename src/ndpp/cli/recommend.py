@@ -166,7 +166,7 @@ def map_(
     *,
     size: Annotated[int, o.number("Items of the basket, including given ones.", "--size", "-k", show_default=False)],
     given: o.Given = None,
-    exclude: o.Exclude = None,
+    limits: o.Limits,
     best: Annotated[bool, typer.Option("--best", help=BEST)] = False,
     writing: o.Writing,
     reading: o.ReadingFor,
@@ -181,12 +181,15 @@ def map_(
       ndpp map model.safetensors --size 6
       ndpp map model.safetensors --size 6 --best
       ndpp map model.safetensors --size 6 --given bread
+      ndpp map model.safetensors --size 6 --best --limit 'price<=20' --table products.csv
       ndpp map model.safetensors half.txt --size 6 --json
     """
     kernel = load_model(model)
-    target = Target.checked(writing, kernel.labels, model, baskets)
+    target = Target.checked(writing, kernel.labels, model, baskets, *limits.files)
     starts = given_baskets(kernel, given, baskets, reading, ids=writing.ids)
-    allowed, _ = Lists(o.Limits(exclude=exclude), writing.ids).narrowed(kernel, starts.indices)
+    lists = Lists(limits, writing.ids, reading.encoding, reading.unknown)
+    allowed, chosen = lists.narrowed(kernel, starts.indices)
+    kept, how = lists.limited(kernel, starts, chosen)
     if baskets is not None:
         check_sizes(allowed, starts, [size] * len(starts))
     found: list[list[int]] = []
@@ -194,21 +197,27 @@ def map_(
     with progress(len(starts), "building", show=len(starts) > 1) as bar:
         for items in starts:
             if best:
-                one = best_set(allowed, size, given=items)
+                one = best_set(allowed, size, given=items, limits=kept)
                 gaps.append(one.gap)
-            found.append((one.items if best else greedy_map(allowed, size, given=items)).tolist())
+            found.append((one.items if best else greedy_map(allowed, size, given=items, limits=kept)).tolist())
             bar.advance()
     head: dict[str, Any] = {
         "model_crc32": fingerprint(model),
         "size": size,
         "log_prob": [kernel.log_prob(items) for items in found],
+        **how,
     }
     if hasattr(kernel, "log_det"):  # of one kernel
         head["log_det"] = [kernel.log_det(items) for items in found]
     if best:
         head["gap"] = gaps
         worst = max(gaps, default=0.0)
-        least = f"at least {100 * math.exp(-worst):.3g} % as probable as the best" if worst else "the best of its size"
+        of = " that keeps the limits" if kept else ""
+        least = (
+            f"at least {100 * math.exp(-worst):.3g} % as probable as the best{of}"
+            if worst
+            else f"the best of its size{of}"
+        )
         say(
             f"{'the basket is' if len(found) == 1 else 'every basket is'} {least}"
             + (f" (gap {worst:.3g})" if worst else "")

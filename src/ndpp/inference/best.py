@@ -12,7 +12,7 @@ sets of its size that holds given items:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial, singledispatch
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from ndpp.inference.scores import scores_or_nan
 from ndpp.laws.families import FamilyMixture
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law, log_sum
+from ndpp.laws.limits import Limit, Limits
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.tied import TiedMixture
 from ndpp.linalg.scaling import quadratic_forms
@@ -59,7 +60,14 @@ class BestSet(NamedTuple):
 
 
 def best_set(
-    law: Any, size: int, *, given: Items = (), candidates: Items | None = None, n_samples: int = 100, rng: RngLike = 0
+    law: Any,
+    size: int,
+    *,
+    given: Items = (),
+    candidates: Items | None = None,
+    limits: Limit | Sequence[Limit] = (),
+    n_samples: int = 100,
+    rng: RngLike = 0,
 ) -> BestSet:
     """Return a set of large P(S), never worse than that of :func:`greedy_map`, and an upper bound on that of every set of its size.
 
@@ -77,6 +85,8 @@ def best_set(
         Items that every set contains.
     candidates : sequence of int, optional
         The only other items of a set.
+    limits : Limit or sequence of Limit
+        Limits that the set keeps, given items included. The bound is that of all sets of its size, whether they keep them or not.
     n_samples : int
         Number of exact samples; 0 draws none.
     rng : anything ``numpy.random.default_rng`` takes
@@ -92,6 +102,8 @@ def best_set(
     ------
     ImpossibleSizeError
         No set of this size contains the given items.
+    ImpossibleLimitError
+        No set of this size keeps the limits.
 
     Examples
     --------
@@ -106,6 +118,7 @@ def best_set(
     if candidates is not None:
         law = law.restrict(np.union1d(check_items(candidates, law, "candidates"), start))
     law.check_size(check_count(size, "size"), given=start)
+    kept = Limits.of(limits, law)
     seen: dict[tuple[int, ...], float] = {}
 
     def weigh(items: Any) -> float:
@@ -116,18 +129,18 @@ def best_set(
 
     starts = []
     try:
-        starts.append(greedy_map(law, size, given=start))
+        starts.append(greedy_map(law, size, given=start, limits=limits))
     except ImpossibleSizeError:  # it ends before, or adds two items at once
         n_samples = max(n_samples, 1)
     if n_samples and len(start) < size:
-        drawn = law.sample(n_samples, size=size, given=start, rng=rng)
+        drawn = law.sample(n_samples, size=size, given=start, limits=limits, rng=rng)
         weights = logsumexp(law._log_weights + law._log_whole(drawn), axis=1)
         seen |= dict(zip(map(tuple, drawn.to_lists()), weights.tolist()))
         starts.append(drawn[int(np.argmax(weights))])
     for items in starts:
         weigh(items)
         if len(start) < size:
-            _exchange(law, items, start, weigh)
+            _exchange(law, items, start, kept, weigh)
     key, best = max(seen.items(), key=lambda found: found[1])
     log_mass = log_sum(law._log_weights + law._log_masses(start, size))
     left = 1 - float(np.exp(np.array(list(seen.values())) - log_mass).sum())
@@ -135,11 +148,14 @@ def best_set(
     return BestSet(np.array(key, np.int64), best, bound if bound > best + LEAST_GAIN else best)
 
 
-def _exchange(law: Law, items: IntArray, given: IntArray, weigh: Callable[[Any], float]) -> None:
-    """Exchange an item for another as long as that raises the weight."""
+def _exchange(law: Law, items: IntArray, given: IntArray, limits: Limits, weigh: Callable[[Any], float]) -> None:
+    """Exchange an item for another as long as that raises the weight and keeps the limits."""
     items, value = np.asarray(items), weigh(items)
     for _ in range(MOST_SWAPS):
         ratios = _swaps(law, items)
+        for values, total, low, high in zip(limits.values, limits.totals(items), limits.low, limits.high):
+            totals = (total - values[items])[:, None] + values
+            ratios[(totals < low) | (totals > high)] = 0.0
         ratios[np.isin(items, given)] = 0.0
         ratios[:, items] = 0.0
         out, into = np.unravel_index(np.argmax(ratios), ratios.shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
+from math import isfinite
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from ndpp._types import IntArray
 from ndpp._validation import check_choice, check_count, check_items, plain_array, real_array
 from ndpp.errors import InvalidInputError
 from ndpp.inference.greedy import gains_of, greedy_batch, greedy_map
+from ndpp.inference.pursuit import LAZY, Factors, squares_of
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.limits import Limit
 
@@ -93,13 +95,20 @@ def diversify(
         raise InvalidInputError(f"must be above 0 and at most 1; got {diversity!r}", argument="diversity")
     if method == "sample" and window is not None:
         raise InvalidInputError('is for method="map"; sets have no order', argument="window")
-    X, factors, like = _rows(embeddings, scores, (1 - diversity) / (2 * diversity), device)
+    is_tensor = type(embeddings).__module__.startswith("torch") and hasattr(embeddings, "detach")
+    X, factors = _rows(embeddings, scores, (1 - diversity) / (2 * diversity), device, is_tensor=is_tensor)
+    is_batch = X.ndim == 3
+    if not is_batch:
+        X, factors = X[None], Factors(*(part[None] for part in factors))
     queries, n = X.shape[:2]
-    is_batch = np.ndim(embeddings) == 3
-    first = [check_items(own, n, "given") for own in (given if is_batch and len(given) else [given] * queries)]
-    if len({len(own) for own in first}) > 1 or len(first) != queries:
-        raise InvalidInputError(f"must be a list per query, {queries}, of the same length each", argument="given")
-    start, g = np.array(first, np.int64).reshape(queries, -1), len(first[0])
+    if len(given):
+        first = [check_items(own, n, "given") for own in (given if is_batch else [given])]
+        if len({len(own) for own in first}) > 1 or len(first) != queries:
+            raise InvalidInputError(f"must be a list per query, {queries}, of the same length each", argument="given")
+        start = np.array(first, np.int64).reshape(queries, -1)
+    else:
+        start = np.empty((queries, 0), np.int64)
+    g = start.shape[1]
     if k + g > n:
         raise InvalidInputError(
             f"must be at most {n - g}, the number of items that are not given; got {k}", argument="k"
@@ -108,7 +117,7 @@ def diversify(
     if method == "map" and not limits:
         items, gains = (part[:, g:] for part in greedy_batch(X, k + g, start, window, factors=factors))
     else:
-        X = np.asarray(plain_array(X * factors[..., None], "embeddings"))
+        X = np.asarray(plain_array(X * factors.f[..., None], "embeddings"))
         options: dict[str, Any] = {
             "window": window,
             "limits": limits or (),
@@ -122,8 +131,8 @@ def diversify(
         if method == "map":
             items, gains, probabilities = items[:, 0], gains[:, 0], None
     out = [items, gains] if probabilities is None else [items, gains, probabilities]
-    if like is not None:
-        out = [import_module("torch").as_tensor(part, device=like.device) for part in out]
+    if is_tensor:
+        out = [import_module("torch").as_tensor(part, device=embeddings.device) for part in out]
     elif not isinstance(items, np.ndarray):
         out = [part.cpu().numpy() for part in out]
     return Diversified(*(out if is_batch else [part[0] for part in out]))
@@ -137,24 +146,27 @@ def _one(
         run = greedy_map(kernel, size, given=given, window=window, limits=limits)
         return run[None, len(given) :], gains_of(kernel, run, len(given), window)[None], np.nan
     draws = kernel.sample(size=size, given=given, limits=limits, **options)
-    runs = [greedy_map(kernel, size, given=given, candidates=draw) for draw in draws]
+    found = []
+    for draw in map(np.sort, draws):
+        (run,), (gain,) = greedy_batch(kernel.known_rows(draw)[None], size, np.searchsorted(draw, given)[None])
+        found.append((draw[run], gain[len(given) :]))
+    runs, gains = zip(*found)
     log_mass = kernel.log_mass(given, None if limits else size)
     if limits:
         several = [limits] if isinstance(limits, Limit) else list(limits)
         log_mass += np.log(float(kernel.probability([*several, Limit(range(kernel.n_items), size, size)], given)))
     chances = [np.exp(kernel.log_det(run) - log_mass) for run in runs]
-    return [run[len(given) :] for run in runs], [gains_of(kernel, run, len(given), None) for run in runs], chances
+    return [run[len(given) :] for run in runs], gains, chances
 
 
-def _rows(embeddings: Any, scores: Any, alpha: float, device: str | None) -> tuple[Any, Any, Any]:
-    """Return x (batch, n, d) and q / ‖x‖ in double precision, on the device, and a tensor to be like, None for arrays."""
-    is_tensor = type(embeddings).__module__.startswith("torch") and hasattr(embeddings, "detach")
-    like = embeddings if is_tensor else None
+def _rows(embeddings: Any, scores: Any, alpha: float, device: str | None, *, is_tensor: bool) -> tuple[Any, Factors]:
+    """Return embeddings x, on the device, and factors q / ‖x‖ in double precision with ‖x‖²."""
     if is_tensor and embeddings.device.type != "cpu":
-        plain_array(embeddings[:0], "embeddings")  # raises for gradients
+        real_array(embeddings[:0], "embeddings")  # raises for gradients
         X, xp = embeddings, import_module("torch")
     else:
-        X, xp = np.asarray(real_array(embeddings, "embeddings"), np.float64), np
+        X, xp = real_array(embeddings, "embeddings"), np
+        X = X.astype(np.float64, copy=False) if X.size <= LAZY else X
     if X.ndim not in (2, 3) or 0 in X.shape:
         raise InvalidInputError(
             f"embeddings must have shape (n, d) or (batch, n, d), none of them 0; got {tuple(X.shape)}"
@@ -162,23 +174,37 @@ def _rows(embeddings: Any, scores: Any, alpha: float, device: str | None) -> tup
     if device not in (None, "cpu") and xp is np:
         xp = import_module("torch")
         X = xp.as_tensor(X, device=device)
-    if xp is not np:
-        X = X.to(xp.float64)
-    squares = xp.einsum("...ij,...ij->...i", X, X)
-    if not bool(((squares > 0) & (squares < np.inf)).all()):
+    if xp is np:
+        squares = squares_of(X)
+    else:
+        squares = xp.linalg.vector_norm(X if X.is_floating_point() else X.double(), dim=-1, dtype=xp.float64) ** 2
+    if (
+        not 0 < squares.ravel()[squares.argmin()] <= squares.ravel()[squares.argmax()] < np.inf
+    ):  # less overhead than min and max
         bad = np.argwhere(~np.asarray(plain_array((squares > 0) & (squares < np.inf), "embeddings")))[0]
         value = float(squares[tuple(bad)])
         what = "is zero and has no direction" if value == 0 else "has entries that are NaN or infinite"
         raise InvalidInputError(
             f"embeddings must be finite vectors other than zero; that of item {bad[-1]} {what}. Drop such items"
         )
-    factors = squares**-0.5
+    factors = 1 / xp.sqrt(squares)
     if scores is not None:
+        s = _scores(scores, X, xp)
+        top = s[s.argmax()] if s.ndim == 1 else xp.amax(s, -1)[:, None]
+        factors *= xp.exp(alpha * (s - top))
+    return X, Factors(factors, squares)
+
+
+def _scores(scores: Any, X: Any, xp: Any) -> Any:
+    """Return scores in double precision, where X is; raise if they are not a finite number per item."""
+    if xp is not np and isinstance(scores, xp.Tensor) and scores.device == X.device:
+        real_array(scores[:0], "scores")  # raises for gradients
+        s = scores.double()
+    else:
         s = np.asarray(real_array(scores, "scores"), np.float64)
-        if s.shape != tuple(X.shape[:-1]) or not np.isfinite(s).all():
-            raise InvalidInputError(
-                f"must be {tuple(X.shape[:-1])} finite numbers, one per item; got shape {s.shape}", argument="scores"
-            )
-        q = np.exp(alpha * (s - s.max(axis=-1, keepdims=True)))
-        factors = factors * (q if xp is np else xp.as_tensor(q, device=X.device))
-    return (X, factors, like) if X.ndim == 3 else (X[None], factors[None], like)
+        s = s if xp is np else xp.as_tensor(s, device=X.device)
+    if s.shape != X.shape[:-1] or not (isfinite(np.vdot(s, s) if xp is np else s.sum()) or bool(xp.isfinite(s).all())):
+        raise InvalidInputError(
+            f"must be {tuple(X.shape[:-1])} finite numbers, one per item; got shape {tuple(s.shape)}", argument="scores"
+        )
+    return s

@@ -15,10 +15,10 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from ndpp._types import BoolArray, FloatArray, IntArray, Items
+from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items, plain_array
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
-from ndpp.inference.pursuit import TIE, Inner, Pursuit, extend, pursuit
+from ndpp.inference.pursuit import LAZY, TIE, Factors, Inner, Pursuit, extend, pursuit
 from ndpp.inference.scores import Gains, next_item_scores
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
@@ -196,56 +196,83 @@ def greedy_batch(
     given: IntArray,
     window: int | None = None,
     allowed: BoolArray | None = None,
-    factors: Array = None,
+    factors: Factors | None = None,
 ) -> tuple[Array, Array]:
     """Return the greedy runs of kernels X_b X_bᵀ, X (b, n, d), and the gains of their items, NaN for given ones: tensors for a tensor.
 
-    ``given`` is (b, g), ``allowed`` (b, n); rows are multiplied by ``factors`` (b, n). A tensor on a GPU stays
+    ``given`` is (b, g), ``allowed`` (b, n); rows are multiplied by ``factors`` of shape (b, n). A tensor on a GPU stays
     there, for as many queries at a time as memory allows.
     """
-    b, n, d = X.shape
-    allowed = np.ones((b, n), bool) if allowed is None else allowed
-    np.put_along_axis(allowed, given, False, axis=1)
-    items, gains = np.zeros((b, size), np.int64), np.full((b, size), np.nan)
-    items[:, : given.shape[1]] = given
+    (b, n, d), g = X.shape, given.shape[1]
+    if allowed is not None or g:
+        allowed = np.ones((b, n), bool) if allowed is None else allowed
+        np.put_along_axis(allowed, given, False, axis=1)
     torch = None if isinstance(X, np.ndarray) else sys.modules["torch"]
-    on_device = torch is not None and X.device.type != "cpu"
-    # One for all queries: fresh pages would cost more than the product.
-    space = None if on_device or factors is None else np.empty((n, d))
-
-    def scaled(which: Any) -> Array:
+    if torch is not None and X.device.type != "cpu":
+        return _on_device(torch, X, size, given, window, allowed, factors)
+    all_items, all_gains, rows = list[list[int]](), list[list[float]](), plain_array(X, "X")
+    # One for all queries, in double precision: fresh pages would cost more than the copy.
+    space = None if b == 1 or rows.dtype == np.float64 or n * d > LAZY else np.empty((n, d))
+    for i in range(b):
+        own = rows[i]
         if space is not None:
-            return np.multiply(X[which], factors[which][:, None], out=space)
-        return X[which] if factors is None else X[which] * factors[which][..., None]
-
-    for part in _parts(b, n * d if on_device else 0):
-        start, open = given[part], allowed[part].copy()
-        if on_device:
-            assert torch is not None
-            run: Any = Pursuit(
-                torch, scaled(part).to(torch.float64), torch.tensor(open, device=X.device), window=window
-            )
-            _add(run, torch.tensor(start.T, device=X.device))
-            picks, found = (torch.stack(of).cpu().numpy().T for of in extend(run, size - start.shape[1]))
-            items[part, start.shape[1] :], gains[part, start.shape[1] :] = picks, found
-            is_sure = run.sure.cpu().numpy()
+            space[:] = own
+            own = space
+        open = None if allowed is None else allowed[i].copy()
+        of_query = None if factors is None else Factors(factors.f[i], factors.squares[i])
+        run = pursuit(own, open, size, Inner(), window=window, factors=of_query)
+        if g:
+            _add(run, given[i])
+        picks, found = extend(run, size - g)
+        if len(picks) == size - g:
+            all_items.append([*given[i].tolist(), *(int(pick) for (pick,) in picks)])
+            all_gains.append([np.nan] * g + [gain for (gain,) in found])
         else:
-            run = pursuit(np.asarray(scaled(part.start)), open[0], size, Inner(), window=window)
-            _add(run, start[0])
-            picks, found = extend(run, size - start.shape[1])
-            is_sure = np.array([len(picks) == size - start.shape[1]])
-            if is_sure[0]:
-                items[part.start, start.shape[1] :], gains[part.start, start.shape[1] :] = (
-                    np.ravel(picks),
-                    np.ravel(found),
-                )
-        for i in np.arange(b)[part][~is_sure]:
-            kernel = LowRankKernel(plain_array(scaled(i), "X"))
-            items[i] = greedy_map(kernel, size, given=given[i], candidates=np.flatnonzero(allowed[i]), window=window)
-            gains[i, given.shape[1] :] = gains_of(kernel, items[i], given.shape[1], window)
-    if torch is None:
-        return items, gains
-    return torch.from_numpy(items).to(X.device), torch.from_numpy(gains).to(X.device)
+            careful = _careful(rows[i], size, given[i], window, open, of_query)
+            all_items.append(careful[0].tolist())
+            all_gains.append([np.nan] * g + careful[1].tolist())
+    items, gains = np.array(all_items, np.int64).reshape(b, size), np.array(all_gains, np.float64).reshape(b, size)
+    return (items, gains) if torch is None else (torch.from_numpy(items), torch.from_numpy(gains))
+
+
+def _on_device(
+    torch: Any, X: Array, size: int, given: IntArray, window: int | None, allowed: BoolArray | None, factors: Any
+) -> tuple[Array, Array]:
+    """Return the same for a tensor on a GPU, which is waited for once per part."""
+    (b, n, d), g, device = X.shape, given.shape[1], X.device
+    items, gains = torch.empty((b, size), dtype=torch.int64), torch.full((b, size), np.nan, dtype=torch.float64)
+    items, gains = items.to(device), gains.to(device)
+    step = max(1, DEVICE_ENTRIES // (n * d))
+    for part in (slice(start, min(start + step, b)) for start in range(0, b, step)):
+        f, squares = (None, None) if factors is None else (factors.f[part], factors.squares[part])
+        rows = X[part].to(torch.float64) if f is None else X[part] * f[..., None]  # in double precision, as f is
+        if allowed is None:
+            open = torch.ones(rows.shape[:2], dtype=torch.bool, device=device)
+        else:
+            open = torch.tensor(allowed[part], device=device)
+        start = torch.tensor(given[part], device=device)
+        run = Pursuit(torch, rows, open, window=window, own=None if f is None else squares * f * f)
+        _add(run, start.T)
+        picks, found = extend(run, size - g)
+        items[part] = torch.cat([start, torch.stack(picks, 1)] if picks else [start], 1)
+        if picks:
+            gains[part, g:] = torch.stack(found, 1)
+        for i in np.arange(b)[part][~run.sure.cpu().numpy()]:
+            own = None if f is None else Factors(factors.f[i].cpu().numpy(), factors.squares[i].cpu().numpy())
+            of = None if allowed is None else allowed[i]
+            careful = _careful(plain_array(X[i], "X"), size, given[i], window, of, own)
+            items[i], gains[i, g:] = (torch.from_numpy(values).to(device) for values in careful)
+    return items, gains
+
+
+def _careful(
+    X: AnyArray, size: int, given: IntArray, window: int | None, open: BoolArray | None, factors: Factors | None
+) -> tuple[IntArray, FloatArray]:
+    """Return the run of one query that is not sure, and its gains."""
+    kernel = LowRankKernel(X if factors is None else X * factors.f[:, None])
+    candidates = None if open is None else np.flatnonzero(open)
+    items = greedy_map(kernel, size, given=given, candidates=candidates, window=window)
+    return items, gains_of(kernel, items, len(given), window)
 
 
 def gains_of(kernel: LowRankKernel, run: IntArray, n_given: int, window: int | None) -> FloatArray:
@@ -255,11 +282,6 @@ def gains_of(kernel: LowRankKernel, run: IntArray, n_given: int, window: int | N
         for j in range(n_given, len(run))
     ]
     return np.exp(gains)
-
-
-def _parts(b: int, entries: int) -> Iterator[slice]:
-    step = max(1, DEVICE_ENTRIES // entries) if entries else 1
-    return (slice(start, min(start + step, b)) for start in range(0, b, step))
 
 
 def _add(run: Any, rows: Any) -> None:

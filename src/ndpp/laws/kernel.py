@@ -21,13 +21,14 @@ from ndpp.baskets.labels import check_labels
 from ndpp.errors import InvalidInputError, InvalidKernelError, NoConditionalKernelError, PrecisionError
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.header import ModelHeader
-from ndpp.laws.matrices import dense_parts, feature_rows, odds_of_marginal, tilt_to_size
+from ndpp.laws.matrices import Definite, dense_parts, feature_rows, odds_of_marginal
 from ndpp.laws.precision import WARN_ERROR, never_together
 from ndpp.laws.support import check_background
 from ndpp.laws.union import WeighedSets
 from ndpp.linalg.scaling import entry_magnitudes
 from ndpp.linalg.schur import NEARLY_SINGULAR, condition_inner, eliminate
 from ndpp.linalg.size_law import tilted_law
+from ndpp.linalg.tilts import tilt_to_size
 from ndpp.rows import Rows, as_rows
 from ndpp.rows.scaled import Multiplied
 
@@ -93,6 +94,7 @@ class LowRankKernel(WeighedSets):
         if weights is not None:
             warnings.warn("weights= is now magnitudes=", DeprecationWarning, stacklevel=2)
             magnitudes = weights
+        is_definite, W = isinstance(W, Definite), W.W if isinstance(W, Definite) else W
         X, W = plain_array(X, "X"), plain_array(W, "W")
         rows = as_rows(X)
         X = check_matrix(X, "X") if rows is None else rows
@@ -117,7 +119,7 @@ class LowRankKernel(WeighedSets):
             _allowed=None if allowed is None or len(allowed) == n else frozen(allowed),
             _sum=total if np.isfinite(total) else None,
         )  # fmt: skip
-        if rows is not None or background is not None or not _is_valid(X, None if is_identity else self.W):
+        if rows is not None or background is not None or not _is_valid(X, None if is_identity else self.W, is_definite):
             self.coordinates  # noqa: B018  raises if the kernel is invalid
 
     def _fill(self, **values: Any) -> None:
@@ -217,10 +219,10 @@ class LowRankKernel(WeighedSets):
         known = self.coordinates.eigenvalues
         values: AnyArray = np.linalg.eigvals(self.coordinates.B) if known is None else known
         odds = np.concatenate([self.odds[self.odds > 0], values])
-        c = tilt_to_size(odds, float(expected_size))
+        log_c = tilt_to_size(odds, float(expected_size))
         if self.background is None and not self.nonempty:
-            return self._tilt(self.support, np.full(self.n_rows, c))
-        low, high = np.log(c) - 50, np.log(c) + 50  # above, all directions of T count as items of their own
+            return self._tilt(self.support, np.full(self.n_rows, np.exp(log_c)))
+        low, high = log_c - 50, log_c + 50  # above, all directions of T count as items of their own
         for _ in range(60):
             middle = (low + high) / 2
             kernel: LowRankKernel = self._tilted_by(self.support, np.full(self.n_rows, np.exp(middle)))
@@ -392,7 +394,7 @@ class LowRankKernel(WeighedSets):
         return self._with(W, others, magnitudes, X=X if isinstance(self.X, Rows) else X.read())
 
 
-def _is_valid(X: AnyArray, W: AnyArray | None) -> bool:
+def _is_valid(X: AnyArray, W: AnyArray | None, is_definite: bool) -> bool:
     """Return whether X W Xᵀ is certainly a kernel: W + Wᵀ is positive semidefinite, and no entry is near the limits of double precision.
 
     What is not certain is found out in orthonormal coordinates. Others wait for these until something needs them.
@@ -401,7 +403,7 @@ def _is_valid(X: AnyArray, W: AnyArray | None) -> bool:
         squares = [float(np.vdot(A, A)) for A in (X, W) if A is not None]
     if not all(SAFE_SQUARES[0] < total < SAFE_SQUARES[1] for total in squares):
         return False
-    if W is None:
+    if W is None or is_definite:
         return True
     H = np.asarray(W, np.float64) + np.asarray(W, np.float64).T
     used = H.any(axis=1)

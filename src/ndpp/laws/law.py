@@ -346,9 +346,13 @@ class Law(Moments, ABC):
         """Return ``size`` if some set of that size contains the given items; raise a clear error otherwise."""
         ids = check_items(given, self, "given")
         check_given(size, len(ids))
-        if log_sum(self._log_weights + self._log_masses(ids, size)) == -np.inf:
+        if self._is_left_out(ids, size) or not self._has_sets(ids, size):
             raise self._impossible(ids, size)
         return size
+
+    def _has_sets(self, ids: IntArray, size: int) -> bool:
+        """Return whether some set of that size, which may be the empty one, contains the items."""
+        return log_sum(self._log_weights + self._log_masses(ids, size)) > -np.inf
 
     def _impossible(self, ids: IntArray, size: int | None) -> ImpossibleSizeError | ZeroProbabilityError:
         """Return the error for sets that have probability zero."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg as sl
@@ -64,16 +64,23 @@ def _dense_features(F: Any) -> AnyArray:
     return F.toarray() if d <= n else symmetric_rows((F @ F.T).toarray(), "F Fᵀ")
 
 
-def dense_parts(L: Any, name: str = "L") -> tuple[FloatArray, FloatArray | None]:
+class Definite(NamedTuple):
+    """A symmetric W that is known to be positive definite."""
+
+    W: FloatArray
+
+
+def dense_parts(L: Any, name: str = "L") -> tuple[FloatArray, FloatArray | Definite | None]:
     """Return X and W (None: the identity) with L = X W Xᵀ, for a square matrix whose symmetric part is positive semidefinite."""
     L = check_matrix(plain_array(L, name), name)
     if L.shape[0] != L.shape[1] or not len(L):
         raise InvalidInputError(f"{name} must be square; its shape is {L.shape}")
     eps, L = float(np.finfo(L.dtype).eps), L.astype(np.float64)
-    if np.abs(L - L.T).max() <= 16 * eps * np.abs(L).max():
-        L = (L + L.T) / 2
+    is_exact = np.array_equal(L, L.T)
+    if is_exact or np.abs(L - L.T).max() <= 16 * eps * np.abs(L).max():
+        L = L if is_exact else (L + L.T) / 2
         if len(L) > SMALL and _is_regular(L, eps):
-            return np.eye(len(L)), L
+            return np.eye(len(L)), Definite(L)
         X = symmetric_rows(L, name, eps)
         is_whole = len(L) > SMALL and 2 * X.shape[1] > len(L)
         return (np.eye(len(L)), L) if is_whole else (X, None)
@@ -115,7 +122,7 @@ def _not_accretive(name: str, lowest: float) -> InvalidKernelError:
     )
 
 
-def odds_of_marginal(K: Any) -> tuple[FloatArray, FloatArray | None]:
+def odds_of_marginal(K: Any) -> tuple[FloatArray, FloatArray | Definite | None]:
     """Return X and W of L = K(I − K)⁻¹."""
     K = check_matrix(plain_array(K, "K"), "K")
     if K.shape[0] != K.shape[1] or not len(K):
@@ -139,15 +146,3 @@ def odds_of_marginal(K: Any) -> tuple[FloatArray, FloatArray | None]:
             "K has an eigenvalue one: its process has no L = K(I − K)⁻¹. Only symmetric K may have such eigenvalues."
         )
     return dense_parts(np.linalg.solve(rest.T, K.T).T, "L = K(I − K)⁻¹")
-
-
-def tilt_to_size(eigenvalues: AnyArray, wanted: float) -> float:
-    """Return c with Σ Re cλ/(1 + cλ) = wanted, by bisection."""
-    low, high = -700.0, 700.0
-    with np.errstate(over="ignore", invalid="ignore"):
-        for _ in range(200):
-            middle = (low + high) / 2
-            odds = np.exp(middle) * eigenvalues
-            found = float(np.where(np.abs(odds) < 1, odds / (1 + odds), 1 / (1 / odds + 1)).real.sum())
-            low, high = (middle, high) if found < wanted else (low, middle)
-    return float(np.exp((low + high) / 2))

@@ -305,6 +305,11 @@ class SharedTies(Mixture):
         """Return the largest number of items that some rows have in component c."""
         return np.asarray(self.touched.tilted_odds(0.0, [c], rows)[0] > 0)
 
+    def _has_sets(self, ids: IntArray, size: int) -> bool:
+        """Return whether a component has the items and is large enough: it has sets of all sizes in between."""
+        has_them = self._log_weights + self._log_contained(ids) > -np.inf
+        return bool((has_them & (self.largest_given(ids) >= size - len(ids))).any())
+
     def largest_given(self, ids: IntArray) -> IntArray:
         """Return the largest number of items in addition to the given ones in each component."""
         return self.largest - len(ids)

@@ -135,21 +135,26 @@ def _coordinates(X: AnyArray | Rows, W: AnyArray, magnitudes: FloatArray | None)
     of_x, of_w = (float(np.finfo(a.dtype).eps) for a in (X, np.asarray(W)))
     magnitudes = entry_magnitudes(W64) if magnitudes is None else magnitudes
     symmetric = is_symmetric(W64, magnitudes)
-    W64 = (W64 + W64.T) / 2 if symmetric else W64
+    if symmetric and not np.array_equal(W64, W64.T):
+        W64 = (W64 + W64.T) / 2
+    # Rounding of the entries of W moves an eigenvalue by up to d of them; that of X hardly matters, unless W is negative beside X.
+    tolerance, found = max(30 * of_w * len(W64), 8 * of_x), None
+    is_whole = symmetric and columns is not None and len(columns) > SMALL and _is_even(magnitudes[columns])
     if columns is None:
         T, to_q, lost = factor(X, dense=dense, weights=np.sqrt(magnitudes))
         B = congruence(T, W64)
     else:
         assert isinstance(X, np.ndarray)
         order = np.argsort(-magnitudes[columns], kind="stable")  # large directions first, as everywhere
-        T, to_q, lost = X[order].astype(np.float64), X[order].T.astype(np.float64), np.zeros((0, X.shape[1]))
         B = W64[np.ix_(columns[order], columns[order])]
-    # Rounding of the entries of W moves an eigenvalue by up to d of them; that of X hardly matters, unless W is negative beside X.
-    tolerance = max(30 * of_w * len(W64), 8 * of_x)
-    if symmetric and len(B) and not len(lost):
-        found = _diagonal(X, T, to_q, B, magnitudes, tolerance=tolerance, dense=dense, is_whole=columns is not None)
-        if found is not None:
-            return found
+        if is_whole:
+            found = _diagonal(X, None, columns[order], B, magnitudes, tolerance=tolerance, dense=dense)
+        if found is None:
+            T, to_q, lost = X[order].astype(np.float64), X[order].T.astype(np.float64), np.zeros((0, X.shape[1]))
+    if found is None and symmetric and not is_whole and len(B) and not len(lost):
+        found = _diagonal(X, T, to_q, B, magnitudes, tolerance=tolerance, dense=dense)
+    if found is not None:
+        return found
     inner = _inner(T, W64, B, magnitudes, tolerance=tolerance)
     B, noise = inner.B, _noise(T, magnitudes) + inner.negative
     core = Core(inner.B, inner.judged, noise)
@@ -169,19 +174,24 @@ def _coordinates(X: AnyArray | Rows, W: AnyArray, magnitudes: FloatArray | None)
     return Coordinates(to_q, B, leverage, inner.scale, noise, excess, core, blur, inner.smallest, Q)
 
 
+def _is_even(magnitudes: FloatArray) -> bool:
+    return bool(np.ptp(np.log2(magnitudes)) <= 2 * UNEVEN_WEIGHTS)
+
+
 def _diagonal(
-    X: AnyArray | Rows, T: FloatArray, to_q: FloatArray, B: FloatArray, magnitudes: FloatArray, *, tolerance: float,
-    dense: bool, is_whole: bool,
+    X: AnyArray | Rows, T: FloatArray | None, to_q: AnyArray, B: FloatArray, magnitudes: FloatArray, *, tolerance: float, dense: bool
 ) -> Coordinates | None:  # fmt: skip
     """Return coordinates in which a symmetric B is diagonal; None if its eigenvalues would lose digits, or may be negative.
 
-    ``is_whole``: B is L. It is then off by rounding of its largest entries, and so may be its eigenvalues, if rows are of one magnitude.
+    T None: B is L, its rows are of one magnitude, and ``to_q`` are the columns of X that they belong to. B is then off by rounding of its
+    largest entries, and so may be its eigenvalues.
     """
-    judged, own = _direction_scale(T, magnitudes), B.diagonal()
-    most, is_whole = float(judged.max()) ** 2, is_whole and len(B) > SMALL and np.ptp(np.log2(judged)) <= UNEVEN_WEIGHTS
+    is_whole, own = T is None, B.diagonal()
+    judged = np.sqrt(magnitudes[to_q]) if T is None else _direction_scale(T, magnitudes)
+    most = float(judged.max()) ** 2
     if not is_whole and own.max() > MOST_SPREAD * own.min():
         return None
-    values, V = np.linalg.eigh(B)
+    values, V = sl.eigh(B, driver="evd", check_finite=False)  # as NumPy does, with fewer copies
     top = float(values[-1])
     least = EPS * len(B) * top if is_whole else top / MOST_SPREAD
     kept = values > max(least, 0.0)
@@ -193,26 +203,23 @@ def _diagonal(
     doubt = 8 * EPS * most if is_whole else EPS * top
     size = np.maximum(values, least)
     noise = np.where(kept, doubt, np.maximum(doubt, least / 2)) / size
-    noise += EPS if is_whole else _noise(V.T @ T, magnitudes)
+    noise += EPS if T is None else _noise(V.T @ T, magnitudes)
     core = Core(np.diag(size), np.sqrt(size), noise)
     values, noise, excess = values[kept], noise[kept], np.sqrt(np.maximum(1.0, doubt / EPS / size[kept]))
-    multiply = _selected if is_whole else np.matmul
-    to_q = multiply(to_q, V[:, kept])
-    Q = multiply(np.asarray(X, np.float64), to_q) if dense else None
+    if T is not None:
+        to_q = to_q @ V[:, kept]
+        Q = np.asarray(X, np.float64) @ to_q if dense else None
+    else:
+        assert isinstance(X, np.ndarray)
+        turn = np.zeros((X.shape[1], len(values)))
+        turn[to_q] = V if kept.all() else V[:, kept]
+        to_q, Q = turn, turn if len(X) == len(turn) and X.diagonal().all() else turn[X.argmax(axis=1)]
     leverage = np.einsum("ij,ij->i", Q, Q) if Q is not None else leverages(X, to_q)
     blur, smallest = EPS * np.abs(to_q).max(axis=1, initial=0.0), float(values[0] / most)
     own_B = core.B if kept.all() else np.diag(values)
     return Coordinates(
         to_q, own_B, np.minimum(leverage, 1.0), np.sqrt(values), noise, excess, core, blur, smallest, Q, values
     )
-
-
-def _selected(A: FloatArray, B: FloatArray) -> FloatArray:
-    """Return A B, where A has at most one entry other than zero per row, a one."""
-    rows, columns = np.nonzero(A)
-    out = np.zeros((len(A), B.shape[1]))
-    out[rows] = B[columns]
-    return out
 
 
 def _noise(T: FloatArray, magnitudes: FloatArray) -> FloatArray:

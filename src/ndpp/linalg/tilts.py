@@ -11,12 +11,12 @@ from collections.abc import Callable
 import numpy as np
 
 from ndpp._stop import look
-from ndpp._types import FloatArray, IntArray
+from ndpp._types import AnyArray, FloatArray, IntArray
 
 MOST_TILT = 690.0
 """Largest |log ρ|, just within double precision."""
 LEAST_VARIANCE = 1e-3
-"""A smaller variance counts as this: where sizes hardly vary, steps are bounded by ``max_step``."""
+"""Where sizes hardly vary, steps are bounded by ``max_step``."""
 MOST_STEPS = 100
 """Steps that are taken."""
 
@@ -30,6 +30,7 @@ def solve_tilts(
     deviations: float = 0.0,
     max_step: float = 3.0,
     unit: float = 0.0,
+    least_variance: float = LEAST_VARIANCE,
 ) -> FloatArray:
     """Return log ρ under which about ``target`` items are expected of each of several distributions.
 
@@ -47,6 +48,8 @@ def solve_tilts(
         Largest step.
     unit : float
         If positive, steps are multiples of it, and a distribution is done once the nearest multiple is zero.
+    least_variance : float
+        A smaller variance counts as this.
     """
     x = np.array(start, np.float64)
     low, high = np.full_like(x, -np.inf), np.full_like(x, np.inf)
@@ -54,7 +57,7 @@ def solve_tilts(
     for _ in range(MOST_STEPS):
         look()
         mean, variance = moments(x[moving], moving)
-        excess, spread = mean - target, np.maximum(variance, LEAST_VARIANCE)
+        excess, spread = mean - target, np.maximum(variance, least_variance)
         step = np.nan_to_num(np.clip(-excess / spread, -max_step, max_step))
         if unit:
             step = unit * np.round(step / unit)
@@ -108,12 +111,34 @@ def tilt_of_coins(log_odds: FloatArray, target: float) -> float:
     >>> round(tilt_of_coins(np.array([2.0, 2.0]), 1.0), 6)
     -2.0
     """
+    return _tilt_of(lambda log_tilt: np.exp(-np.logaddexp(0, -(log_odds + log_tilt))), log_odds, target, within=0.1)
+
+
+def tilt_to_size(eigenvalues: AnyArray, target: float) -> float:
+    """Return log ρ with Σ Re ρλ/(1 + ρλ) = target, to almost all digits.
+
+    Examples
+    --------
+    >>> round(tilt_to_size(np.array([1e-3, 1e-3j, -1e-3j]), 1.5) + np.log(1e-3), 9)
+    0.0
+    """
+    with np.errstate(divide="ignore", over="ignore"):
+        logs = np.log(np.abs(eigenvalues))
+        phases = np.exp(-1j * np.angle(eigenvalues))
+        return _tilt_of(
+            lambda log_tilt: 1 / (1 + phases * np.exp(-(logs + log_tilt))), logs, target,
+            within=1e-13 * target, least_variance=np.finfo(float).tiny,
+        )  # fmt: skip
+
+
+def _tilt_of(chances: Callable[[float], AnyArray], log_odds: FloatArray, target: float, **options: float) -> float:
+    """Return log ρ for the sum of coins, some of which may have complex chances, in conjugate pairs."""
     # As many coins as wanted have at least even odds.
     place = min(max(int(np.ceil(target)), 1), len(log_odds)) - 1
     start = -float(np.sort(log_odds)[::-1][place])
 
     def moments(log_tilt: float) -> tuple[float, float]:
-        p = np.exp(-np.logaddexp(0, -(log_odds + log_tilt)))
-        return float(p.sum()), float((p * (1 - p)).sum())
+        p = chances(log_tilt)
+        return float(p.real.sum()), float((p * (1 - p)).real.sum())
 
-    return solve_tilt(moments, target, start, within=0.1)
+    return solve_tilt(moments, target, start, **options)
