@@ -3,9 +3,9 @@
 ``--check`` tells whether all are up to date. Pages have blocks ``<!-- NAME: written by experiments/publish/figures.py -->`` …
 ``<!-- NAME: end -->``; what stands between is replaced, so no figure is typed by hand. README.md and docs/benchmarks.md take
 theirs from one run of ``benchmarks/bench_samplers.py`` (results/samplers.csv and .json, results/single.json), of
-``bench_prepare.py`` (results/prepare.json), of ``bench_mixture.py``, of ``benchmarks/gpu.py`` and of ``benchmarks/peers``;
-docs/learning.md, docs/scale.md and docs/gpu.md from benchmarks/results, by the modules beside this one; the table of
-docs/theory.md from the registry of samplers.
+``bench_prepare.py`` (results/prepare.json), of ``bench_mixture.py``, of ``benchmarks/gpu.py`` and of ``benchmarks/peers``; the other
+pages, and the comparison in the README, from results and benchmarks/results, by the modules beside this one; the table of docs/theory.md
+from the registry of samplers.
 """
 
 from __future__ import annotations
@@ -319,18 +319,21 @@ def filled(text: str, parts: dict[str, str]) -> str:
 
 def pages(root: Path = ROOT) -> dict[str, str]:
     """Return each page that has figures, as it should be."""
-    results, folder = Results(root), "benchmarks/results/"
+    results = Results(root)
     texts = {page: {name: write(results) for name, write in blocks.items()} for page, blocks in BLOCKS.items()}
-    quality, learning, scale, gpu, counters = (
-        results.read(f"{folder}{name}.json") for name in ("quality", "learning", "scale", "gpu", "gpu_counters")
+    learning, scale, gpu, counters = (
+        results.read(f"benchmarks/results/{name}.json") for name in ("learning", "scale", "gpu", "gpu_counters")
     )
-    compared = (results.read(f"{folder}{name}.json") for name in ("summary", "peers", "lookalike"))
-    texts["docs/learning.md"] = figures_learning.parts(quality["records"], learning) | figures_evaluation.parts(
-        *compared
+    summary, quality, peers, alike, begun = (
+        results.read(f"results/{name}.json") for name in ("summary", "quality", "peers", "lookalike", "begun_baskets")
     )
+    texts["README.md"]["compared"] = figures_evaluation.at_a_glance(summary["records"], peers)
+    texts["docs/quality.md"] = figures_evaluation.parts(summary["records"], quality["records"], peers, alike)
+    texts["docs/rankings.md"] = {"begun": figures_evaluation.begun(begun)}
+    texts["docs/fitting.md"] = figures_learning.parts(learning)
     texts["docs/scale.md"] = figures_scale.parts(scale)
-    out = {page: filled((root / page).read_text(encoding="utf-8"), parts) for page, parts in texts.items()}
-    return out | {"docs/gpu.md": figures_gpu.page(gpu, counters)}
+    texts |= {"docs/gpu.md": figures_gpu.parts(gpu), "docs/gpu-internals.md": figures_gpu.internals(gpu, counters)}
+    return {page: filled((root / page).read_text(encoding="utf-8"), parts) for page, parts in texts.items()}
 
 
 def stale(root: Path = ROOT) -> list[str]:

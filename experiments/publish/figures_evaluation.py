@@ -1,7 +1,7 @@
-"""The tables of ``docs/learning.md`` that compare models: the summary, the peers, and whether samples look like baskets.
+"""The tables that compare models, of ``README.md``, ``docs/quality.md`` and ``docs/rankings.md``.
 
-From ``benchmarks/results``: ``summary.json`` (``benchmarks/quality.py``), ``peers.json`` (``benchmarks/peers/run.py``) and
-``lookalike.json`` (``benchmarks/lookalike.py``).
+From ``results``: ``summary.json`` and ``quality.json`` (``quality.py``), ``peers.json`` (``peers/run.py``), ``lookalike.json``
+(``lookalike.py``) and ``begun_baskets.json`` (``begun_baskets.py``).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from figures_learning import NAMES
+from figures_learning import NAMES, kernels
 
 from ndpp_experiments.record import markdown_table, on_machine
 
@@ -33,30 +33,21 @@ def best(values: dict[str, float], digits: int) -> dict[str, str]:
 
 
 def summary(records: list[Record]) -> str:
-    """Return one line per data set: the gains of both models, then MPR and hit rate of all."""
-    rows = []
+    """Return one line per data set: hit rate and MPR of the mixture and of simple models, and gains in log-likelihood."""
+    rows, ranked = [], ("MixtureNDPP", "item-item cosine", "EASE")
     for data in NAMES:
         found = by_model(records, data)
-        if not found:
-            continue
-        gains = best(
-            {name: found[name]["log-likelihood gain"][0] for name in ("NDPP", "MixtureNDPP") if name in found}, 2
-        )
-        columns = [best({name: found[name][metric][0] for name in COMPARED if name in found}, digits) for metric, digits in
-                   (("MPR", 1), ("hit rate@10", 3))]  # fmt: skip
+        cells = []
+        for metric, digits in (("hit rate@10", 3), ("MPR", 1)):
+            values = best({name: found[name][metric][0] for name in ranked if name in found}, digits)
+            cells += [values.get(name, "–") for name in ranked]
+        gains = best({name: found[name]["log-likelihood gain"][0] for name in ("MixtureNDPP", "NDPP")}, 2)
         shape = next(
             f"{r['n_missions']}, {r['rank']}" for r in records if (r["data"], r["model"]) == (data, "MixtureNDPP")
         )
-        rows.append(
-            [NAMES[data], shape, *gains.values(), *(column.get(name, "–") for column in columns for name in COMPARED)]
-        )
-    heads = ["data", "missions, rank", "gain: `NDPP`", "`MixtureNDPP`"]
-    heads += [
-        f"{title}: {name}" if i == 0 else name
-        for title in ("MPR", "hit rate@10")
-        for i, name in enumerate(COMPARED.values())
-    ]
-    return markdown_table(heads, rows) + "\n\n" + losses(records) + "\n"
+        rows.append([NAMES[data], *cells, *gains.values(), shape])
+    heads = ["data", "hit rate@10: mixture", "cosine", "EASE", "MPR: mixture", "cosine", "EASE"]
+    return f"{markdown_table([*heads, 'gain: mixture', '`NDPP`', 'missions, rank'], rows)}\n\n{losses(records)}\n"
 
 
 def losses(records: list[Record]) -> str:
@@ -79,26 +70,42 @@ def losses(records: list[Record]) -> str:
     )
 
 
+def at_a_glance(records: list[Record], found: dict[str, Any]) -> str:
+    """Return the hit rate of the default model beside those of cosine, EASE and ALS on every data set."""
+    als = {record["data"]: record["metrics"]["ALS"] for record in found["records"]}
+    rows, first = [], []
+    for data, title in NAMES.items():
+        own = by_model(records, data)
+        models = {name: own.get(name) for name in ("MixtureNDPP", "item-item cosine", "EASE")} | {"ALS": als.get(data)}
+        there = {name: metrics for name, metrics in models.items() if metrics}
+        hits = best({name: metrics["hit rate@10"][0] for name, metrics in there.items()}, 3)
+        size = next(record["n_items"] for record in records if record["data"] == data)
+        rows.append([title, f"{size:,}", *(hits.get(name, "–") for name in models)])
+        first.append(max(there, key=lambda name: there[name]["MPR"][0]) == "MixtureNDPP")
+    header = ["hit rate@10", "items", "`ndpp fit`", "item–item cosine", "EASE", "ALS"]
+    n = "all of them" if all(first) else f"{sum(first)} of them"
+    return f"{markdown_table(header, rows)}\n\nIn mean percentile rank, the default model is best on {n}.\n"
+
+
 def peers(found: dict[str, Any], records: list[Record]) -> str:
-    """Return a table per data set, with the paired difference of the hit rate to item–item cosine, and what was chosen.
+    """Return one table for all data sets, with the paired difference of the hit rate to item–item cosine, and what was chosen.
 
     Where the fitted mixture was not kept, its row has only what the summary has.
     """
-    out = []
+    rows, said = [], []
     for record in sorted(found["records"], key=lambda record: list(NAMES).index(record["data"])):
         metrics = {"MixtureNDPP": by_model(records, record["data"])["MixtureNDPP"], **record["metrics"]}
         columns = {
             m: best({name: own[m][0] for name, own in metrics.items() if m in own}, digits)
             for m, digits in SHOWN.items()
         }
-        rows = [
-            [_title(name), *(columns[m].get(name, "–") for m in SHOWN), _difference(own.get("hit rate@10 gain"))]
-            for name, own in metrics.items()
-        ]
-        out += [f"**{NAMES[record['data']]}**, {record['n_held_out']:,} held-out items", ""]
-        out += [markdown_table(["model", *SHOWN, "hit rate@10, difference to cosine"], rows), ""]
-        out += [_winners(metrics), _chosen(record), ""]
-    return "\n".join([*out, f"{on_machine(found['machine'])}.", ""])
+        for i, (name, own) in enumerate(metrics.items()):
+            cells = [columns[m].get(name, "–") for m in SHOWN]
+            about = (f"**{NAMES[record['data']]}**", f"{record['n_held_out']:,} held-out items", "")[min(i, 2)]
+            rows.append([about, _title(name), *cells, _difference(own.get("hit rate@10 gain"))])
+        said.append(f"- {NAMES[record['data']]}: {_winners(metrics)} {_chosen(record)}")
+    header = ["data", "model", *SHOWN, "hit rate@10, difference to cosine"]
+    return "\n\n".join([markdown_table(header, rows), "\n".join(said), f"{on_machine(found['machine'])}.\n"])
 
 
 def _title(name: str) -> str:
@@ -165,9 +172,29 @@ def _sizes(record: Record) -> str:
     return f"{mean:.1f} ± {math.sqrt(variance):.1f}"
 
 
-def parts(quality: dict[str, Any], found: dict[str, Any], alike: dict[str, Any]) -> dict[str, str]:
-    """Return the blocks of the page by name."""
-    records = quality["records"]
+def begun(found: dict[str, Any]) -> str:
+    """Return precision and share of bestsellers of each ranking, means over the numbers of given items."""
+    rankings = {"completion": "completion", "0": "continuation", f"{found['gamma']:g}": "damped", "1": "lift"}
+    rows = []
+    for data in dict.fromkeys(record["data"] for record in found["test"]):
+        cells = []
+        for ranking in rankings:
+            own = [record for record in found["test"] if (record["data"], record["ranking"]) == (data, ranking)]
+            means = [sum(record[name] for record in own) / len(own) for name in ("precision", "bestsellers")]
+            cells.append(f"{means[0]:.3f} / {means[1]:.2f}".replace(" ", "\N{NO-BREAK SPACE}"))
+        rows.append([NAMES[data], *cells])
+    header = [
+        "",
+        "`completion`",
+        "`continuation`, `damping=0`",
+        f"`continuation`, `damping={found['gamma']:g}`",
+        "`lift`",
+    ]
+    return markdown_table(header, rows) + "\n"
+
+
+def parts(records: list[Record], quality: list[Record], found: dict[str, Any], alike: dict[str, Any]) -> dict[str, str]:
+    """Return the blocks of ``docs/quality.md`` by name."""
     return {
-        "summary": summary(records), "peers": peers(found, records), "lookalike": lookalike(alike),
+        "summary": summary(records), "peers": peers(found, records), "lookalike": lookalike(alike), "data": kernels(quality) + "\n",
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The tables of ``docs/learning.md``, from the records of ``benchmarks/quality.py`` and ``benchmarks/bench_learning.py``."""
+"""The single kernels of ``docs/quality.md`` (``quality.py``) and the times of ``docs/fitting.md`` (``benchmarks/bench_learning.py``)."""
 
 from __future__ import annotations
 
@@ -36,50 +36,58 @@ def name(record: Record) -> str:
     return f"`{record['model']}{gamma}`" if record["model"] in MODELS[2:] else record["model"].replace("-", "–")
 
 
-def section(data: str, records: list[Record]) -> str:
-    records = sorted(records, key=lambda r: (MODELS.index(r["model"]), r["gamma"] or 0.0, r["seed"]))
-    first = [record for record in records if record["seed"] == 0]
-    rows = [[name(record), *(cell(record, metric) for metric in METRICS)] for record in first]
-    found = first[-1]
-    text = f"### {NAMES[data]}\n\n{found['n_items']:,} items, {found['n_train']:,} training baskets, rank {found['rank']}.\n\n"
-    text += markdown_table(["model", "log-likelihood", "gain", "MPR", "AUC", "hit rate@10"], rows)
-    return "\n".join([text + "\n", *notes(records), ""])
+def kernels(records: list[Record]) -> str:
+    """Return all single kernels and the simple models in one table, and what a reader should know about them."""
+    rows, said = [], []
+    for data, title in NAMES.items():
+        own = [record for record in records if record["data"] == data]
+        own.sort(key=lambda r: (MODELS.index(r["model"]), r["gamma"] or 0.0, r["seed"]))
+        first = [record for record in own if record["seed"] == 0]
+        shape = f"{first[-1]['n_items']:,} items, {first[-1]['n_train']:,} baskets, rank {first[-1]['rank']}"
+        for i, record in enumerate(first):
+            proposals = f"{record['proposals']:.3g}" if "proposals" in record else ""
+            cells = [name(record), *(cell(record, metric) for metric in METRICS), proposals]
+            rows.append([(f"**{title}**", shape, "")[min(i, 2)], *cells])
+        said.append(f"{title} {spread(own)}{cut(own)}")
+    header = ["data", "model", "log-likelihood", "gain", "MPR", "AUC", "hit rate@10", "expected proposals"]
+    return "\n\n".join(
+        [markdown_table(header, rows), losses(records), f"`NDPP` over its training seeds: {'; '.join(said)}."]
+    )
 
 
-def notes(records: list[Record]) -> list[str]:
-    """Return what a reader should know: the spread over seeds, unfinished training, and where a simple model wins."""
-    out = []
-    ours = [record for record in records if record["model"] == "NDPP"]
-    if len(ours) > 1:
-        spread = []
-        for metric in ("log-likelihood gain", "MPR"):
-            values = [record["metrics"][metric][0] for record in ours]
-            spread.append(f"{metric.replace('log-likelihood ', '')} {min(values):.2f} to {max(values):.2f}")
-        out.append(f"NDPP with seeds {', '.join(str(record['seed']) for record in ours)}: {', '.join(spread)}.")
-    out += [
-        f"{name(cut)} with seed {cut['seed']} was cut after {cut['epochs']} epochs, before it had converged."
-        for cut in records
-        if cut.get("ended", "converged") != "converged"
-    ]
-    cosine = next((record for record in records if record["model"] == "item-item cosine"), None)
-    baseline = next((record for record in records if record["model"] == "independent items"), None)
-    for simple in filter(None, (baseline, cosine)):
-        better = [
-            metric for metric in ("log-likelihood", "MPR", "hit rate@10")
-            if ours and metric in simple["metrics"] and simple["metrics"][metric][0] > ours[0]["metrics"][metric][0]
-        ]  # fmt: skip
-        if better:
-            out.append(f"**{simple['model'].replace('-', '–').capitalize()} beats NDPP in {' and '.join(better)}.**")
-    return out
+def spread(records: list[Record]) -> str:
+    """Return the range of gain and MPR of NDPP over its seeds."""
+    ours, found = [record for record in records if record["model"] == "NDPP"], []
+    for metric in ("log-likelihood gain", "MPR"):
+        values = [record["metrics"][metric][0] for record in ours]
+        found.append(f"{metric.replace('log-likelihood ', '')} {min(values):.2f} to {max(values):.2f}")
+    return ", ".join(found)
 
 
-def proposals(records: list[Record]) -> str:
-    rows = [
-        [NAMES[r["data"]], f"{r['gamma']:g}", f"{r['proposals']:.3g}", cell(r, "log-likelihood gain"), cell(r, "MPR")]
-        for r in sorted(records, key=lambda r: (list(NAMES).index(r["data"]), r["gamma"] or 0.0))
-        if r["model"] == "ONDPP"
-    ]
-    return markdown_table(["data", "γ", "expected proposals", "gain", "MPR"], rows)
+def cut(records: list[Record]) -> str:
+    """Say which training runs did not end by themselves."""
+    return "".join(
+        f", {name(record)} with seed {record['seed']} cut after {record['epochs']} epochs, before it had converged"
+        for record in records
+        if record.get("ended", "converged") != "converged"
+    )
+
+
+def losses(records: list[Record]) -> str:
+    """Say where a simple model is better than NDPP."""
+    first = {(r["data"], r["model"]): r["metrics"] for r in records if r["seed"] == 0 and not r["gamma"]}
+    lost = []
+    for simple in ("item-item cosine", "independent items"):
+        for metric in ("log-likelihood", "MPR", "hit rate@10"):
+            where = [
+                NAMES[data]
+                for data in NAMES
+                if first[data, simple].get(metric, [-float("inf")])[0] > first[data, "NDPP"][metric][0]
+            ]
+            if where:
+                told = "all data sets" if len(where) == len(NAMES) else "; ".join(where)
+                lost.append(f"{simple.replace('-', '–')} in {metric} on {told}")
+    return f"**Simple models that beat `NDPP`:** {'. '.join(one[0].upper() + one[1:] for one in lost)}."
 
 
 def speed(found: dict[str, Any]) -> str:
@@ -102,11 +110,6 @@ def speed(found: dict[str, Any]) -> str:
     return markdown_table(["", "CPU time, one core", "target"], rows)
 
 
-def parts(records: list[Record], learning: dict[str, Any]) -> dict[str, str]:
-    """Return the blocks of the page by name."""
-    sections = [section(data, found) for data in NAMES if (found := [r for r in records if r["data"] == data])]
-    return {
-        "data": "\n".join(sections),
-        "proposals": proposals(records) + "\n",
-        "speed": f"{speed(learning)}\n\n{on_machine(learning['machine'])}.\n",
-    }
+def parts(learning: dict[str, Any]) -> dict[str, str]:
+    """Return the blocks of ``docs/fitting.md`` by name."""
+    return {"speed": f"{speed(learning)}\n\n{on_machine(learning['machine'])}.\n"}

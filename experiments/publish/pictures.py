@@ -2,17 +2,14 @@
 
 ``python experiments/publish/pictures.py overview`` makes this one alone: the picture of the README, from ``results``.
 
-``_static/overview.png`` shows what a nonsymmetric kernel can say, and times of ``results/fig2-n.csv``. The others come from the
-code of the tutorial, run as it stands, and from a map of a small shelf.
+``_static/overview.png`` shows what a nonsymmetric kernel can say, and times of ``results/fig2-n.csv``. The others are
+those of a small shelf in the gallery.
 """
 
 from __future__ import annotations
 
 import csv
-import os
-import re
 import sys
-import tempfile
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -76,33 +73,19 @@ def times(axes) -> None:
 
 
 def shelf() -> None:
-    """Draw the map of the demonstration's shelf, whose kinds are known."""
+    """Draw the pictures of the gallery that are about a small shelf, whose kinds are known."""
     kernel = shelf_kernel()
-    drawn = plots.embedding_map(kernel, n=kernel.n_items, pairs=answers.pairs(kernel))
-    drawn.savefig(STATIC / "shelf-map.png", dpi=90)
-
-
-def tutorial() -> None:
-    """Run the code of the tutorial in a folder of its own and keep its pictures."""
-    blocks = re.findall(
-        r"^```(?:python|pycon)\n(.*?)^```$", (DOCS / "tutorial.md").read_text(), re.MULTILINE | re.DOTALL
-    )
-    names: dict[str, object] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        for block in blocks:
-            lines = block.splitlines()
-            if lines[0].startswith(">>>"):
-                lines = [line[4:] for line in lines if line.startswith((">>> ", "... "))]
-            exec("\n".join(lines), names)
-        os.chdir(DOCS)
-    names["pairs"] = answers.pairs(names["kernel"], n=4)
-    plots.pair_graph(names["pairs"]).savefig(STATIC / "tutorial-pairs.png", dpi=90)
-    sizes = plots.size_distributions({"model": names["kernel"].size_distribution()}, observed=names["baskets"].sizes)
-    sizes.savefig(STATIC / "tutorial-sizes.png", dpi=110)
+    sizes = {"model": kernel.size_distribution()}
+    drawn = {
+        "map": plots.embedding_map(kernel, n=kernel.n_items, pairs=answers.pairs(kernel)),
+        "pairs": plots.pair_graph(answers.pairs(kernel, n=4)),
+        "sizes": plots.size_distributions(sizes, observed=kernel.sample(200, rng=0).sizes),
+    }
+    for name, figure in drawn.items():
+        figure.savefig(STATIC / f"shelf-{name}.png", dpi=90)
 
 
 if __name__ == "__main__":
-    made = {"tutorial": tutorial, "shelf": shelf, "overview": overview}
+    made = {"shelf": shelf, "overview": overview}
     for name in sys.argv[1:] or made:
         made[name]()

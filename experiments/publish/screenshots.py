@@ -1,6 +1,6 @@
 """Take the screenshots of the page that the documentation shows: ``python experiments/publish/screenshots.py MODEL [FOLDER]``.
 
-Needs Playwright and Debian's chromium. ``make demo`` makes a model, ``demo-output/groceries.safetensors``.
+Needs Playwright, Pillow and Debian's chromium. ``make demo`` makes the model, ``demo-output/groceries.safetensors``.
 """
 
 import json
@@ -8,34 +8,45 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlencode
 
+from PIL import Image
 from playwright.sync_api import sync_playwright
 
-WIDTHS = {"wide": (1360, 980), "middle": (820, 1100), "narrow": (390, 844)}
-SCHEMES = ("light", "dark")
+BASKET = urlencode([("item", "Spaghetti dry"), ("item", "Frzn garlic bread/toast/sticks")])
+PRODUCT = "#product?" + urlencode({"item": "Spaghetti dry"})
+SHOTS = {
+    "wide-light": ((1360, 940), "light", f"?{BASKET}", ("#next .row", "#whole .card", "#likely .figures")),
+    "narrow-dark": ((390, 844), "dark", f"?{BASKET}", ("#next .row", "#whole .card")),
+    "product": (
+        (1360, 940),
+        "light",
+        PRODUCT,
+        ("#product-with li", "#product-sizes svg", "#product-missions .mission"),
+    ),
+}
+"""By name: width and height, colours, what follows the address, and what must be there before the picture is taken."""
 TO = Path(__file__).resolve().parents[2] / "docs" / "_static"
 
 
-def main(model: str, folder: Path, basket: list[str]) -> None:
-    words = [sys.executable, "-m", "ndpp.cli", "serve", model, "--port", "0"]
+def main(model: str, folder: Path) -> None:
+    words = [sys.executable, "-m", "ndpp.cli", "serve", model, "--port", "0", "--seconds", "60"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as server, sync_playwright() as engine:
         assert server.stderr is not None
         url = json.loads(server.stderr.readline())["url"]
         browser = engine.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        for name, (width, height) in WIDTHS.items():
-            for scheme in SCHEMES:
-                page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)  # type: ignore[arg-type]
-                page.set_default_timeout(120_000)
-                page.goto(url + "?" + "&".join(f"item={item}" for item in basket))
-                page.wait_for_selector("#map svg")
-                page.wait_for_selector("#whole .card")
-                page.wait_for_selector("#related .rows")
-                page.wait_for_selector("#next .rows")
-                page.screenshot(path=folder / f"serve-{name}-{scheme}.png")
-                page.close()
+        for name, ((width, height), scheme, address, there) in SHOTS.items():
+            page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)  # type: ignore[arg-type]
+            page.goto(url + address)
+            for selector in there:
+                page.wait_for_selector(selector, timeout=240_000)
+            path = folder / f"serve-{name}.png"
+            page.screenshot(path=path)
+            Image.open(path).convert("RGB").quantize(128).save(path, optimize=True)
+            page.close()
         browser.close()
         server.terminate()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]) if len(sys.argv) > 2 else TO, sys.argv[3:])
+    main(sys.argv[1], Path(sys.argv[2]) if len(sys.argv) > 2 else TO)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 
 import ndpp
 from command import run
-from ndpp.datasets import shelf_kernel
+from ndpp.datasets import make_baskets, shelf_kernel
 
 ORDERS = 'order_id,product\nA-17,bread\nA-17,oat drink\nB-3,tea\n"C, 9",oat drink\nD-1,NA\nD-1,coffee \n'
 QUICK = ["--model", "ndpp", "--rank", 4, "--max-epochs", 1, "--jobs", 1]
@@ -182,18 +181,31 @@ def test_diagnosis_says_what_it_judges(shop):
     assert "This is about the Markov chain, not about the fit of the model; for that, see ndpp evaluate." in told
 
 
-# The tutorial, by command
-
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial.md"
+# A whole day
 
 
-def test_the_tutorial_by_command(tmp_path, monkeypatch):
+def write_orders(names: list[str], baskets: ndpp.Baskets) -> None:
+    """Write orders as shops have them: commas and quotes in names, and today's with blanks, gaps and a new product."""
+    with open("orders.csv", "w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["order_id", "product", "quantity"])
+        rows.writerows([f"2026-{i:04}", names[item], 1] for i, basket in enumerate(baskets) for item in basket)
+    with open("today.csv", "w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["order_id", "product"])
+        rows.writerows(
+            [["T-17", "pasta "], ["T-17", "oat drink"], ["T-18", "bread"], ["T-18", ""], ["T-19", names[13]]]
+        )
+
+
+def test_a_whole_day_by_command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    for block in re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
-        if ".csv" in block:
-            exec(compile(block, PAGE.name, "exec"), names)
-    assert sorted(os.listdir()) == ["orders.csv", "today.csv"]
+    shop = make_baskets(3000, 24, mean_size=3.5, n_pairs=4, complement_lift=3.5, rng=0)
+    names = [f'product {i}, "size M"' for i in range(24)]
+    for pair, known in zip(shop.complements, [("pasta", "pesto"), ("bread", "butter")]):
+        for item, name in zip(pair, known):
+            names[item] = name
+    write_orders(names, shop.baskets)
     words = [
         "fit",
         "orders.csv",

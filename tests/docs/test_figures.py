@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ["README.md", "docs/theory.md", "docs/benchmarks.md", "docs/learning.md", "docs/scale.md", "docs/gpu.md"]
+PAGES = ["README.md", "docs/theory.md", "docs/benchmarks.md", "docs/fitting.md", "docs/quality.md", "docs/rankings.md", "docs/scale.md",
+         "docs/gpu.md", "docs/gpu-internals.md"]  # fmt: skip
 MEASURED = re.compile(r"\d(\.\d+)? ?(ms|s|min|h|days|years|µs|MB|GB|×)(?!\w)")
 
 

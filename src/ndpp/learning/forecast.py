@@ -19,7 +19,7 @@ TIMED = 4
 FINISHING = 3.0
 """Evaluations of the validation baskets that take as long as what comes after training: normalisers in double precision, and the file."""
 LESS = "it fits as well or worse, more so in large catalogues"
-"""What a smaller rank costs, as far as it was measured (docs/learning.md)."""
+"""What a smaller rank costs, as far as it was measured (docs/fitting.md)."""
 WORTH_ASKING = 10.0
 """Seconds of training below which a smaller rank is not considered."""
 WORTH_SAYING = 0.9

@@ -130,7 +130,7 @@ def test_beyond_double_precision_it_says_so():
 @pytest.mark.parametrize("name", ["A", "B"])
 @pytest.mark.parametrize(("size", "samples"), [(10, 10), (50, 2), (190, 1)])
 def test_monitors_on_learned_kernels(name: str, size: int, samples: int):
-    """tr M and the eigenvalues of sym(M) along whole samples at r = 200; ``benchmarks/monitors.py`` runs 100 of each."""
+    """tr M and the eigenvalues of sym(M) along whole samples at r = 200; ``experiments/publish/monitors.py`` runs 100 of each."""
     sampler, rng = Exact.prepare(learned(name).kernel, size=size), np.random.default_rng(size)
     for _ in range(samples):
         for state in walk_down(sampler, size, rng):

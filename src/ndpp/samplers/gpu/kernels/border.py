@@ -25,8 +25,8 @@ SETTINGS = {
     128: (16, 4, 2, 2),
 }
 """By the largest n: columns and rows of a tile, tiles fetched ahead, and warps per program. Chosen by timing on an H200;
-``benchmarks/gpu.py --only kernels`` measures the result and ``docs/gpu.md`` shows it. Several warps must fetch ahead: they then share what
-they fetch, and wait for each other before any of them writes."""
+``benchmarks/gpu.py --only kernels`` measures the result and ``docs/gpu-internals.md`` shows it. Several warps must fetch ahead: they then
+share what they fetch, and wait for each other before any of them writes."""
 
 
 def border(

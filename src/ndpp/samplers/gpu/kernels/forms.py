@@ -19,7 +19,7 @@ ROW_WIDTH = 32
 SMALL = 8
 """Maximum number of items for the kernel without matrix units: half a tile."""
 WIDTH = (64, 16)
-"""Proposals per program, without and with matrix units. Chosen by timing on an H200; ``docs/gpu.md`` has the measurements of
+"""Proposals per program, without and with matrix units. Chosen by timing on an H200; ``docs/gpu-internals.md`` has the measurements of
 ``benchmarks/gpu.py --only kernels``."""
 ROWS_PER_TURN = 64
 """Maximum number of rows of G⁻¹y that are summed at a time: what the registers of a warp hold."""

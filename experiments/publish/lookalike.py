@@ -1,11 +1,11 @@
 """Do sampled baskets look like real ones? Classifier two-sample tests, sizes and pair lifts of learned models.
 
-    NDPP_DATA=… python benchmarks/lookalike.py --kernels kernels -o benchmarks/results/lookalike.json --pictures docs/_static
+    NDPP_DATA=… python experiments/publish/lookalike.py --kernels kernels -o results/lookalike.json --pictures docs/_static
 
-``--kernels`` names the folder of models that ``benchmarks/quality.py --kernels`` saved. Each model draws baskets, and a classifier learns
-to tell up to 2,000 of them from the 2,000 test baskets. The control is other real baskets, taken out of the training
-baskets. Pair lifts are those of the most frequent pairs, in training baskets and in all samples. ``--data`` without a name only draws
-the pictures of the records that are there.
+``--kernels`` names the folder of models that ``quality.py --kernels`` saved. Each model draws baskets, and a classifier learns to tell up
+to 2,000 of them from the 2,000 test baskets. The control is other real baskets, taken out of the training baskets. Pair lifts are those
+of the most frequent pairs, in training baskets and in all samples. ``--data`` without a name only draws the pictures of the records that
+are there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Trace and eigenvalues of M during exact samples of the learned kernels: ``python benchmarks/monitors.py [SAMPLES] [FILE.json]``.
+"""Trace and eigenvalues of M during exact samples of the learned kernels: ``python experiments/publish/monitors.py [SAMPLES] [FILE.json]``.
 
 For each kernel and size: the largest |tr M − items still to draw| over all items of all samples, the range of the eigenvalues of sym(M)
 at every tenth item, the smallest surviving fraction, and the re-centrings per sample.

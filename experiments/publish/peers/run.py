@@ -1,6 +1,6 @@
 """Rank the held-out items of one split with several libraries, and compare them with the models of ndpp.
 
-    NDPP_DATA=… python benchmarks/peers/run.py --kernels kernels -o benchmarks/results/peers.json
+    NDPP_DATA=… python experiments/publish/peers/run.py --kernels kernels -o results/peers.json
 
 See README.md beside this file. A peer that cannot be installed or run is recorded with the last lines of the error. What a peer has
 found is kept in the folder and used again; delete it there to run the peer anew.
@@ -132,7 +132,7 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", default=SMALL)
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
     parser.add_argument(
-        "--kernels", type=Path, metavar="FOLDER", help="models that benchmarks/quality.py --kernels saved"
+        "--kernels", type=Path, metavar="FOLDER", help="models that experiments/publish/quality.py --kernels saved"
     )
     parser.add_argument("--folder", type=Path, default=Path("build/peers"), help="splits and environments go there")
     parser.add_argument("-o", "--output", type=Path, default=Path("peers.json"))

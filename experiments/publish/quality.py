@@ -1,6 +1,6 @@
 """Every model on every real data set: fitted to training baskets, evaluated on test baskets.
 
-    NDPP_DATA=… python benchmarks/quality.py --device cuda --jobs 4 -o benchmarks/results/quality.json
+    NDPP_DATA=… python experiments/publish/quality.py --device cuda --jobs 4 -o results/quality.json
     python experiments/publish/figures.py
 
 Each data set is split into 300 validation baskets, which decide when training ends, 2,000 test baskets, and training baskets.

@@ -15,15 +15,13 @@ from ndpp import Baskets, metrics
 from ndpp.datasets import make_baskets
 from ndpp.metrics.ranking import held_out_ranks, hold_out
 
-PEERS = Path(__file__).resolve().parents[2] / "benchmarks" / "peers"
-if not PEERS.is_dir():
-    pytest.skip("benchmarks are not part of the sdist", allow_module_level=True)
+PEERS = Path(__file__).resolve().parents[2] / "experiments" / "publish" / "peers"
 TRAIN, VALIDATION, TEST = make_baskets(600, 20, mean_size=3.0, rng=0).baskets.split(60, 200, rng=0)
 
 
 @pytest.fixture
 def peers(monkeypatch):
-    """The modules ``common`` and ``run`` of benchmarks/peers."""
+    """The modules ``common`` and ``run`` of experiments/publish/peers."""
     pytest.importorskip("torch")
     monkeypatch.syspath_prepend(str(PEERS.parent))
     monkeypatch.syspath_prepend(str(PEERS))

@@ -5,7 +5,7 @@ continuation for γ = 0 and lift for γ = 1. *Precision* is the part of the list
 that is among the ten best-selling items of the training baskets. γ is chosen on validation baskets: the largest that loses at most 4 %
 of the best precision on every data set. The test baskets are looked at once, with the chosen γ.
 
-    python benchmarks/begun_baskets.py groceries.baskets.gz uk_retail.baskets.gz=uk_retail.safetensors [-o FILE.json]
+    python experiments/publish/begun_baskets.py groceries.baskets.gz uk_retail.baskets.gz=uk_retail.safetensors [-o FILE.json]
 
 A data set is a file with the item ids of a basket per line; a model that follows ``=`` is loaded instead of being fitted with the
 default settings. ``--times`` measures :func:`ndpp.recommend_many` on begun test baskets, and ``--against SRC`` the same with the
