@@ -78,7 +78,7 @@ class TestLearned:
         assert not compare_samples(kernel, draws, of_ten(name)).agrees
         assert not compare_with_law(kernel, Cholesky.prepare(tilted).sample(N_DRAWS[Clock], rng=5).baskets).agrees
 
-    @both
+    @only_B
     def test_a_walk_at_its_start_is_told_apart(self, name):
         """Negative control: the greedy set is not a draw."""
         kernel = learned(name).kernel
