@@ -28,7 +28,7 @@ from fuzz_files import FOLDER, Failure, check, mutated
 from ndpp.cli.app import run
 from ndpp.samplers import base
 
-KINDS = ("fit", "sample", "complete")
+KINDS = ("sample", "complete", "fit")
 KILLED: Counter[str] = Counter()
 """How many runs of each command were killed before they were done."""
 PATIENCE = 20.0
