@@ -114,7 +114,7 @@ def test_scikit_learns_checks(estimator: Any):
     assert _failures(estimator(max_epochs=1), dict.fromkeys(NEED_BINARY, NOT_BINARY)) == {}
 
 
-@pytest.mark.parametrize("estimator", [*ESTIMATORS, MixtureNDPP])
+@pytest.mark.parametrize("estimator", [ONDPP, MixtureNDPP])
 def test_scikit_learns_checks_on_zeros_and_ones(estimator: Any, monkeypatch: pytest.MonkeyPatch):
     """With its numbers rounded to zeros and ones, the whole suite runs."""
     true = Baskets.from_csr

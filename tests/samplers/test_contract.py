@@ -67,9 +67,9 @@ def sets(draws):
 
 @every_variant
 def test_every_promise(variant):
-    """On every other kernel, the variants in turn, and on those that are shared: every kernel is met by a dozen of them."""
+    """On every third kernel, the variants in turn, and on those that are shared: every kernel is met by eight of them or more."""
     turn = VARIANTS.index(variant)
-    contract.check(variant, [c for i, c in enumerate(AWKWARD) if (i + turn) % 2 == 0 or c.name in contract.SHARED])
+    contract.check(variant, [c for i, c in enumerate(AWKWARD) if (i + turn) % 3 == 0 or c.name in contract.SHARED])
 
 
 # ---- the contract can fail ------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ DRAWS = 800
 
 
 @on_devices
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ["several", "one family", "zero odds", "in nearly every basket"])
 def test_sets_of_any_size(name: str, device: str):
     goodness.assert_law(on(device, law_of(name).sampler()).sample(DRAWS, rng=1).baskets, mixed(name))
 
