@@ -72,7 +72,7 @@ def measure(*, quick: bool, seed: int, say: Say) -> Result:
     found: list[ChainSnapshot] = []
     verdicts: list[Finding] = []
     for case in _cases(quick, seed):
-        found += _checkpoints(case, seed=seed)
+        found += _checkpoints(case, seed=seed, seconds=0.02 if quick else 0.3)
         if case.size <= 20:
             verdicts.append(_verdict(case, seed=seed))
         say(f"{case.name}, k = {case.size}")
@@ -106,8 +106,8 @@ def pair_kernel(n_pairs: int, *, epsilon: float = EPSILON) -> LowRankKernel:
 
 def _cases(quick: bool, seed: int) -> list[Case]:
     if quick:
-        synthetic = Case("synthetic, n = 200, d = 8", make_kernel(200, 8, rng=seed), 6, 24, False)
-        return [synthetic, Case("tight pairs, n = 24", pair_kernel(12), 6, 24, True)]
+        synthetic = Case("synthetic, n = 200, d = 8", make_kernel(200, 8, rng=seed), 4, 24, False)
+        return [synthetic, Case("tight pairs, n = 24", pair_kernel(12), 4, 24, True)]
     learned = [
         Case(f"UK Retail, learned ({name})", kernel, size, chains, False)
         for name in LEARNED
@@ -118,7 +118,7 @@ def _cases(quick: bool, seed: int) -> list[Case]:
     return some + [Case("tight pairs, n = 200", pair_kernel(100), size, c, True) for size, c in ((10, 100), (50, 12))]
 
 
-def _checkpoints(case: Case, *, seed: int) -> Iterator[ChainSnapshot]:
+def _checkpoints(case: Case, *, seed: int, seconds: float) -> Iterator[ChainSnapshot]:
     exact = Exact.prepare(case.kernel, size=case.size)
     start = exact.sample(1, rng=seed).baskets[0]
     truth = exact.sample(4 * case.chains, rng=seed).baskets
@@ -126,8 +126,8 @@ def _checkpoints(case: Case, *, seed: int) -> Iterator[ChainSnapshot]:
     steps = {**{name: max(1, round(f * case.size)) for name, f in LENGTHS.items()}, "k²": case.size**2}
     first, *later = run_chains(walk, case.chains, [0, *steps.values()], seed=seed)
     exact_log_dets = case.kernel.log_dets(truth)
-    seconds = draw_times(exact, seed=seed, seconds=0.3).median
-    per_step = step_times(walk, start, seed=seed, seconds=0.3).times.median
+    of_exact = draw_times(exact, seed=seed, seconds=seconds).median
+    per_step = step_times(walk, start, seed=seed, seconds=seconds).times.median
     for (after, done), sets in zip(steps.items(), later):
         expected = pair_remains(done, case.size, case.kernel.n_items // 2) if case.pairs else None
         yield ChainSnapshot(
@@ -136,7 +136,7 @@ def _checkpoints(case: Case, *, seed: int) -> Iterator[ChainSnapshot]:
             overlap_by_chance=case.size / case.kernel.n_items,  # for a uniform start, and where all items are alike
             gap=None if case.pairs else log_det_gap(case.kernel, sets, exact_log_dets),
             noise=noise_of_gap(case.chains, len(truth)), p=energy_test(sets, truth[: case.chains], rng=seed).p_value,
-            seconds=done * per_step, seconds_of_exact=seconds, overlap_expected=expected,
+            seconds=done * per_step, seconds_of_exact=of_exact, overlap_expected=expected,
             overlap_error=expected and math.sqrt(expected * (1 - expected) / (case.chains * case.size / 2)),
         )  # fmt: skip
 

@@ -124,7 +124,7 @@ NOTES = (
 
 def _tasks(kernel: LowRankKernel, quick: bool) -> list[Column]:
     # About 0.5, 4, 10 and 40 ms per draw: an hour of one core in all.
-    fast, slow, slower, slowest = (1000, 40, 10, 8) if quick else (10**6, 10**5, 10**4, 3000)
+    fast, slow, slower, slowest = (1000, 20, 5, 5) if quick else (10**6, 10**5, 10**4, 3000)
     fixed, walk = Naive.prepare(kernel, size=SIZE), enumerate_walk(kernel, SIZE)
     full, claim = "walk of k² steps, enumerated", "k² steps are sufficient"
     walks = [

@@ -64,9 +64,9 @@ PREPARATIONS: dict[str, Value] = {
 
 def measure(*, quick: bool, seed: int, say: Say) -> Result:
     """Time preparation and sampling along both sweeps."""
-    n_items, rank, size, sizes = ((10**2, 10**3, 10**4), 20, 4, (4, 8, 16)) if quick else FULL
+    n_items, rank, size, sizes = ((10**2, 10**3), 20, 4, (4, 8)) if quick else FULL
     # Few steps in a quick run, so that their number is always the same.
-    time_at = partial(sampling, seed=seed, seconds=0.1 if quick else 2.0, steps=150 if quick else 2000)
+    time_at = partial(sampling, seed=seed, seconds=0.02 if quick else 2.0, steps=100 if quick else 2000)
     sampling(*prepare(50, 4, seed=seed), 2, seed=seed, seconds=0.0, steps=20)  # compiles
     by_n: list[Point] = []
     for n in n_items:

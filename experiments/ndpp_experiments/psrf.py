@@ -36,7 +36,7 @@ class MixingTime(NamedTuple):
 
 def measure(*, quick: bool, seed: int, say: Say) -> Result:
     """Run chains for every n and k; fit a line through the mixing times of each n."""
-    n_items, rank, sizes, chains = ((100, 400), 8, (2, 4, 6), 12) if quick else FULL
+    n_items, rank, sizes, chains = ((50, 200), 8, (2, 3, 4), 8) if quick else FULL
     found: list[MixingTime] = []
     for n in n_items:
         kernel = make_kernel(n, rank, rng=seed)

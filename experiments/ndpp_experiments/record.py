@@ -159,6 +159,7 @@ def write(name: str, title: str, result: Result, output: Path, *, about: Mapping
         for kind in ("png", "svg"):
             with replacing(output / f"{name}.{kind}") as path:
                 figure.savefig(path, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else None)
+            figure.set_layout_engine("none")  # the second kind has the layout of the first
     content = {
         "name": name, "title": title, **about, "settings": dict(result.settings),
         "findings": [finding._asdict() for finding in result.findings], "notes": list(result.notes),

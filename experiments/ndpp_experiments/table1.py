@@ -63,7 +63,7 @@ class UnitTime(NamedTuple):
 
 def measure(*, quick: bool, seed: int, say: Say) -> Result:
     """Time every sampler along every sweep and fit exponents."""
-    sweeps, held, seconds = (QUICK, Dimensions(400, 8, 4), 0.05) if quick else (FULL, Dimensions(4000, 40, 8), 0.5)
+    sweeps, held, seconds = (QUICK, Dimensions(400, 8, 4), 0.02) if quick else (FULL, Dimensions(4000, 40, 8), 0.5)
     times: list[UnitTime] = []
     for variable, values in sweeps.items():
         for problem in (held._replace(**{variable: value}) for value in values):

@@ -63,9 +63,9 @@ def runtime_table(
 ) -> Result:
     """Time every sampler on every kernel, for tables 2 and 3 and for the kernels that the README quotes.
 
-    ``seconds`` is the time spent on each number. Quick runs take a sixth of it, and only the first size and any size.
+    ``seconds`` is the time spent on each number. Quick runs take a twentieth of it, and only the first size and any size.
     """
-    sizes, seconds = ((sizes[0], None), seconds / 6) if quick else (sizes, seconds)
+    sizes, seconds = ((sizes[0], None), seconds / 20) if quick else (sizes, seconds)
     times: list[SamplerTime] = []
     origins: list[list[str]] = []
     pictured: set[tuple[str, str]] = set()

@@ -144,7 +144,7 @@ def test_ingredients_that_replace_each_other():
         pytest.skip("needs the recipes of Food.com: foodcom.baskets.gz in the folder NDPP_DATA")
     recipes = load_baskets("foodcom", folder=data_folder())
     kept = np.sort(np.argsort(-np.bincount(recipes.indices), kind="stable")[:150])
-    lists = [kept.searchsorted(np.intersect1d(recipes[i], kept)) for i in range(6000)]
+    lists = [kept.searchsorted(np.intersect1d(recipes[i], kept)) for i in range(4000)]
     baskets = Baskets.from_lists(lists, n_items=150, labels=[recipes.labels[i] for i in kept])
     law = ndpp.MixtureNDPP(8, rank=16, families=None, max_epochs=3, random_state=0).fit(baskets).law_
     found = answers.pairs(law, n=12)

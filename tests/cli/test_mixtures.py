@@ -81,7 +81,7 @@ def test_the_greedy_basket(call, model):
 @pytest.mark.parametrize("ranking", list(ndpp.Ranking))
 def test_recommendations_in_bulk_are_those_of_each(call, model, models, ranking, tmp_path):
     law = ndpp.load(model)
-    baskets = ndpp.Baskets.read(models / "orders.csv", labels=law.labels)[:60]
+    baskets = ndpp.Baskets.read(models / "orders.csv", labels=law.labels)[:20]
     baskets.write(tmp_path / "some.csv")
     words = ["recommend", model, tmp_path / "some.csv", "-n", 3, "--ranking", ranking, "-x", "jam"]
     found = call(*words, "--json").json

@@ -28,7 +28,7 @@ from fuzz_files import FOLDER, Failure, check, mutated
 from ndpp.cli.app import run
 from ndpp.samplers import base
 
-KINDS = ("fit", "sample", "complete")
+KINDS = ("sample", "complete", "fit")
 KILLED: Counter[str] = Counter()
 """How many runs of each command were killed before they were done."""
 PATIENCE = 20.0
@@ -240,7 +240,7 @@ def kill_case(seed: int, *, kinds: Sequence[str] = KINDS) -> None:
 
 def interrupt_case(seed: int) -> None:
     """Interrupt a command that would take hours, at a random time: it ends, says what it has saved, and can be continued."""
-    draw, kind, busy = random.Random(seed), ("fit", "sample")[seed % 2], seed % 4 > 1
+    draw, kind, busy = random.Random(seed), ("sample", "fit")[seed % 2], seed % 4 > 1
     long = ["--max-epochs", 10**6, "--patience", 10**6] if kind == "fit" else ["-n", 10**8]
     took, number = reference(kind)[1], draw.choice([signal.SIGINT, signal.SIGTERM])
     with tempfile.TemporaryDirectory(dir=FOLDER.name) as name:

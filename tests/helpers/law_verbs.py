@@ -245,12 +245,12 @@ def check_size_distribution(entry: Entry) -> None:
 
 @verb
 def check_check_size(entry: Entry) -> None:
-    for size in range(entry.truth.n_items + 2):
-        if size in entry.truth.possible_sizes:
-            assert entry.law.check_size(size) == size
-        else:
-            with pytest.raises(ImpossibleSizeError):
-                entry.law.check_size(size)
+    possible = entry.truth.possible_sizes
+    for size in possible:
+        assert entry.law.check_size(size) == size
+    for size in {min(set(range(entry.truth.n_items + 2)) - set(possible)), entry.truth.n_items + 1}:
+        with pytest.raises(ImpossibleSizeError):
+            entry.law.check_size(size)
 
 
 @verb
@@ -551,17 +551,14 @@ def check_errors_of_baskets_that_are_never_whole(entry: Entry) -> None:
 @verb
 def check_errors_of_sizes(entry: Entry) -> None:
     law, truth = entry.law, entry.truth
-    for size in sorted({1, 3, truth.n_items, truth.n_items + 1} - set(truth.possible_sizes)):
-        for ask in (
-            law.check_size,
-            law.inclusion_probabilities,
-            lambda k: law.log_prob([], k),
-            lambda k: law.sample(size=k),
-        ):
-            with pytest.raises(ImpossibleSizeError):
-                ask(size)
+    size = min(
+        {1, 3, truth.n_items, truth.n_items + 1} - set(truth.possible_sizes)
+    )  # ``check_size`` is asked for all of them
+    for ask in (law.inclusion_probabilities, lambda k: law.log_prob([], k), lambda k: law.sample(size=k)):
+        with pytest.raises(ImpossibleSizeError):
+            ask(size)
     for J in begun(entry)[-1:]:
-        for size in [0, 1, len(J) + 1, truth.n_items + 1, 40]:
+        for size in [0, 1, len(J) + 1, truth.n_items + 1]:
             if truth.mass(J, size) == 0:
                 with pytest.raises(ImpossibleSizeError):
                     law.inclusion_probabilities(size, J)

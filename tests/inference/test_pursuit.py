@@ -57,7 +57,7 @@ def lazy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_every_item_is_the_best_by_determinants(kind: str, dtype: type, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(greedy, "_sequence", lambda *_: iter(()))  # the careful run is not needed
-    for seed in range(6):
+    for seed in range(3):
         rng = np.random.default_rng(seed)
         X = (rng.standard_normal((30, 7)) * rng.uniform(0.3, 2, (30, 1))).astype(dtype)
         kernel = LowRankKernel(X, INNER[kind](rng, 7))
@@ -95,7 +95,7 @@ def exact_gains(X: np.ndarray, chosen: list[int]) -> list[Fraction]:
 
 
 @pytest.mark.usefixtures("lazy")
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_of_equal_gains_the_smallest_id_is_taken(seed: int):
     """Rows of ±1 have many equal gains: 200 × 16, in exact arithmetic."""
     X = np.sign(np.random.default_rng(seed).standard_normal((200, 16)))

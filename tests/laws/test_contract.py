@@ -24,12 +24,12 @@ GENERIC = BASES[0]
 
 @pytest.mark.parametrize(("kind", "base"), LAWS, ids=str)
 def test_every_verb_of_every_law(kind: Kind, base: Base):
-    """Over the generic base a law as it is answers all of them. Otherwise it is every other: bases take them in turn, two by two."""
+    """Over the generic base a law as it is answers all of them. Otherwise it is every third: bases take them in turn, two by two."""
     failures, turn = [], LAWS.index((kind, base)) // 2
     entries = law_table.entries(kind, base) + law_table.nonempty_entries(kind, base)
     for entry, (i, name) in product(entries, enumerate(VERBS)):
         try:
-            if applies(name, entry) and ((i + turn) % 2 == 0 or (base is GENERIC and not entry.change)):
+            if applies(name, entry) and ((i + turn) % 3 == 0 or (base is GENERIC and not entry.change)):
                 VERBS[name](entry)
         except (Exception, pytest.fail.Exception) as error:
             failures.append(f"{name} of {entry}: {error!r}")

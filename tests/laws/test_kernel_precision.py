@@ -37,7 +37,7 @@ def spread_case(spread: float, n: int, d: int, mixed: bool) -> Case:
 
 SHAPES = [(12, 12), (12, 8), (10, 14)]
 MILD = [spread_case(1, *shape, mixed) for shape in SHAPES for mixed in (True, False)]
-WIDE = [spread_case(6, *shape, mixed) for shape in SHAPES for mixed in (True, False)]
+WIDE = [spread_case(6, *shape, mixed) for shape in SHAPES[:2] for mixed in (True, False)]
 MEDIUM = [spread_case(3, *shape, mixed) for shape in SHAPES[:2] for mixed in (True, False)]
 
 
@@ -119,7 +119,7 @@ def _hard_cases() -> list[Case]:
     """Kernels that double precision cannot carry at some sizes, for all the reasons we could think of."""
     rng = np.random.default_rng(11)
     X = rng.standard_normal((10, 8))
-    cases = [spread_case(s, n, d, mixed) for s in (6, 7, 8, 9) for n, d in SHAPES[:2] for mixed in (True, False)]
+    cases = [spread_case(s, n, d, mixed) for s in (6, 7, 9) for n, d in SHAPES[:2] for mixed in (True, False)]
     for s in (3, 5, 6, 7):
         U = _orthogonal(8, rng)
         W = (U * 10.0 ** np.linspace(s, -s, 8)) @ U.T

@@ -52,11 +52,11 @@ def same(first: Any, second: Any) -> bool:
 
 @pytest.mark.usefixtures("full_epochs")
 def test_planted_kernel_is_recovered(law: oracles.Law):
-    train, test = draw(law, 2000, 1), draw(law, 4000, 2)
+    train, test = draw(law, 1500, 1), draw(law, 3000, 2)
     truth = np.mean([np.log(law[tuple(items.tolist())]) for items in test])
-    settings: dict[str, Any] = {"learning_rate": 0.05, "max_epochs": 15, "random_state": 0}
+    settings: dict[str, Any] = {"learning_rate": 0.1, "max_epochs": 8, "random_state": 0}
     assert NDPP(12, **settings).fit(train).score(test) > 1.02 * truth
-    settings["max_epochs"] = 5  # by then its loss no longer falls
+    settings["max_epochs"] = 4  # by then its loss no longer falls
     assert SymmetricDPP(12, **settings).fit(train).score(test) < 1.1 * truth  # it cannot attract
 
 
@@ -92,7 +92,7 @@ def test_training_raises_the_likelihood(baskets: Baskets):
 
 @pytest.mark.usefixtures("full_epochs")
 def test_literature_start_trains_too(baskets: Baskets):
-    settings = SETTINGS | {"init": LiteratureStart(), "noise": 0.0, "learning_rate": 0.1, "max_epochs": 12}
+    settings = SETTINGS | {"init": LiteratureStart(), "noise": 0.0, "learning_rate": 0.2, "max_epochs": 5}
     model = NDPP(**settings).fit(baskets)
     assert model.score(baskets) > NDPP(**SETTINGS | {"max_epochs": 1}).fit(baskets).score(baskets) - 0.5
 

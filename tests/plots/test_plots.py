@@ -65,8 +65,8 @@ FIGURES = {
     "pairs of a mixture": lambda kernel: plots.pair_chart(answers.pairs(mixture_of(kernel), n=4)),
     "map of a mixture": lambda kernel: plots.embedding_map(mixture_of(kernel), n=12),
     "size_law": lambda kernel: plots.size_distributions({"kernel": kernel.size_distribution()}, observed=[1, 2, 2, 5]),
-    "convergence": lambda kernel: figures.convergence_curves([PANEL] * 4),
-    "long names": lambda kernel: figures.convergence_curves([PANEL._replace(curves=LONG)] * 2),
+    "convergence": lambda kernel: figures.convergence_curves([PANEL] * 2),
+    "long names": lambda kernel: figures.convergence_curves([PANEL._replace(curves=LONG)]),
     "runtimes": lambda kernel: figures.runtimes([PANEL]),
     "rejections": lambda kernel: figures.rejections(BARS),
 }

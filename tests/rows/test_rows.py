@@ -123,7 +123,8 @@ def assert_same_answers(kernel: LowRankKernel, twin: LowRankKernel) -> None:
 
 @pytest.mark.usefixtures("streamed")
 def test_a_kernel_gives_the_same_answers(source):
-    X, W = factors()
+    """Doubles: to compile a sampler of any size for rows in single precision takes seconds, and ``samplers`` has other tests of them."""
+    X, W = factors(np.float64)
     labels = [f"item {i}" for i in range(N)]
     kernel, twin = LowRankKernel(source(X), W, labels=labels), LowRankKernel(X, W, labels=labels)
     assert kernel.coordinates.Q is None

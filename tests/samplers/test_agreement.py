@@ -16,10 +16,10 @@ import goodness
 from kernels import learned, pair_blocks
 from ndpp import LowRankKernel
 from ndpp.diagnostics import compare_samples, compare_with_law, diagnose_chains
-from ndpp.samplers import Cholesky, Clock, Exact, Walk
+from ndpp.samplers import Cholesky, Exact, Walk
 
-N_DRAWS = {Exact: 40, Cholesky: 20, Clock: 20}
-"""The negative control is noticed in as few as those of Clock."""
+N_DRAWS = {Exact: 40, Cholesky: 20}
+"""The negative control is noticed in as few as those of Cholesky."""
 
 
 @cache
@@ -43,7 +43,7 @@ only_A, only_B, both = (pytest.mark.parametrize("name", names) for names in (["A
 class TestLearned:
     """The samplers share the two kernels: each is asked for one of them, and Exact for both."""
 
-    @pytest.mark.parametrize(("name", "sampler"), [("A", Exact), ("A", Clock), ("B", Cholesky)])
+    @pytest.mark.parametrize(("name", "sampler"), [("A", Exact), ("B", Cholesky)])
     def test_unconstrained(self, name, sampler):
         kernel, draws = learned(name).kernel, unconstrained(name, sampler, 1)
         assert_agrees(compare_with_law(kernel, draws))
@@ -76,9 +76,9 @@ class TestLearned:
         draws = Exact.prepare(tilted, size=10).sample(60, rng=5).baskets
         assert not compare_with_law(kernel, draws, size=10).agrees
         assert not compare_samples(kernel, draws, of_ten(name)).agrees
-        assert not compare_with_law(kernel, Cholesky.prepare(tilted).sample(N_DRAWS[Clock], rng=5).baskets).agrees
+        assert not compare_with_law(kernel, Cholesky.prepare(tilted).sample(N_DRAWS[Cholesky], rng=5).baskets).agrees
 
-    @both
+    @only_B
     def test_a_walk_at_its_start_is_told_apart(self, name):
         """Negative control: the greedy set is not a draw."""
         kernel = learned(name).kernel

@@ -40,7 +40,7 @@ def test_sets_of_any_size(name: str):
 
 
 @pytest.mark.parametrize("proposal", [SizedUnion, DisjointParts])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ["purely skew", "zero diagonal", "broken pairs", "one item"])
 def test_sets_of_one_size(name: str, proposal: Any, monkeypatch: pytest.MonkeyPatch):
     """Both proposals, the worse one, too, and as many of them as expected."""
     case = BY_NAME[name]
@@ -69,10 +69,8 @@ def test_the_better_proposal_is_chosen():
 @pytest.mark.parametrize(
     ("given", "exclude", "size"),
     [
-        ((1,), (), None),
         ((1, 4), (3,), None),
         ((0,), (5,), None),
-        ((0, 1), (), 4),
         ((5, 1, 3), (7,), 5),
         ((0, 2), (), 3),
     ],

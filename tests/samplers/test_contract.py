@@ -67,9 +67,9 @@ def sets(draws):
 
 @every_variant
 def test_every_promise(variant):
-    """On every other kernel, the variants in turn, and on those that are shared: every kernel is met by a dozen of them."""
+    """On every third kernel, the variants in turn, and on those that are shared: every kernel is met by eight of them or more."""
     turn = VARIANTS.index(variant)
-    contract.check(variant, [c for i, c in enumerate(AWKWARD) if (i + turn) % 2 == 0 or c.name in contract.SHARED])
+    contract.check(variant, [c for i, c in enumerate(AWKWARD) if (i + turn) % 3 == 0 or c.name in contract.SHARED])
 
 
 # ---- the contract can fail ------------------------------------------------------------------------------------------
@@ -177,9 +177,8 @@ OF_SIZE_3 = {
 }
 
 
-@pytest.mark.parametrize("power", [-498, 498])
 @pytest.mark.parametrize("name", OF_SIZE_3)
-@pytest.mark.parametrize("case", [BY_NAME["generic"], BY_NAME["singular L_A"]], ids=str)
+@pytest.mark.parametrize(("power", "case"), [(-498, BY_NAME["generic"]), (498, BY_NAME["singular L_A"])], ids=str)
 def test_sets_of_one_size_do_not_see_the_scale(name, power, case):
     """10^±150 times the rows: entries of L next to what doubles hold, whose products are beyond it."""
     kernel = LowRankKernel(case.X * 2.0**power, case.W)

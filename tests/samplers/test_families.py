@@ -21,26 +21,24 @@ from ndpp.samplers import laws, shared
 from ndpp.samplers.family_parts import FamilyParts
 from ndpp.samplers.shared import store_of
 
-every = pytest.mark.parametrize("name", CASES)
 
-
-@every
+@pytest.mark.parametrize(
+    "name", ["several", "purely skew", "states in any order", "one family", "zero odds", "in nearly every basket"]
+)
 def test_sets_of_any_size(name: str):
     goodness.assert_law(law_of(name).sample(800, rng=1), mixed(name))
 
 
-@every
+@pytest.mark.parametrize("name", ["several", "badly scaled rows", "one family", "zero odds"])
 def test_sets_of_one_size(name: str):
     size = 2 if name in ("zero odds", "one family") else 3
     expected = mixed(name, lambda S: len(S) == size)
     goodness.assert_law(law_of(name).sample(450, size=size, rng=2), expected)
 
 
-@pytest.mark.parametrize(
-    ("given", "exclude", "size"), [((1,), (), None), ((2, 0), (4,), None), ((3,), (0,), 3), ((5, 0), (), 4)]
-)
+@pytest.mark.parametrize(("given", "exclude", "size"), [((2, 0), (4,), None), ((3,), (0,), 3)])
 def test_given_and_excluded_items(given: tuple[int, ...], exclude: tuple[int, ...], size: int | None):
-    draws = law_of("several").sample(800, given=given, exclude=exclude, size=size, rng=3)
+    draws = law_of("several").sample(500, given=given, exclude=exclude, size=size, rng=3)
     expected = mixed("several", lambda S: set(given) <= set(S) and not set(exclude) & set(S) and size in (None, len(S)))
     goodness.assert_law(draws, expected)
 
@@ -152,10 +150,10 @@ def test_sizes_that_need_a_fine_tilt_are_drawn():
     assert law.sample(1, size=180, rng=0).sizes.tolist() == [180]
     cdf, begun = sampler.store.finer
     assert begun.expected(cdf) < 10
-    goodness.assert_law(families_drawn(replace(sampler, cdf=cdf, store=begun), 500), of_families(law, 6))
+    goodness.assert_law(families_drawn(replace(sampler, cdf=cdf, store=begun), 450), of_families(law, 6))
     wrong = np.cumsum(np.diff(cdf, prepend=0.0)[::-1])  # a negative control: the weights of the components exchanged
     with pytest.raises(AssertionError):
-        goodness.assert_law(families_drawn(replace(sampler, cdf=wrong, store=begun), 500), of_families(law, 6))
+        goodness.assert_law(families_drawn(replace(sampler, cdf=wrong, store=begun), 450), of_families(law, 6))
 
 
 def test_items_by_themselves_are_drawn_with_a_fine_tilt(monkeypatch: pytest.MonkeyPatch):

@@ -13,7 +13,7 @@ import ndpp
 from goodness import assert_law
 from law_table import BASES, KIND, KINDS, Entry, Kind, entries
 from limit_cases import CASES, EVEN, ODD, PRICES, Case, entry_of, is_possible, law_under, truth_under
-from ndpp import Limit
+from ndpp import Baskets, Limit
 from ndpp.errors import (
     BudgetExceededError,
     ImpossibleLimitError,
@@ -36,18 +36,21 @@ def _always_tilted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check_draws(sampler: LimitedSampler, law: dict[tuple[int, ...], float], n: int = 300) -> None:
-    """Judge draws, twice as many if these are too few to see an error."""
-    try:
-        assert_law(sampler.sample(n, rng=0).baskets, law)
-    except ValueError:
-        check_draws(sampler, law, 2 * n)
+    """Judge draws, together with as many again while they are too few to see an error."""
+    drawn = sampler.sample(n, rng=0).baskets
+    while True:
+        try:
+            return assert_law(drawn, law)
+        except ValueError:
+            drawn = Baskets.concat([drawn, sampler.sample(n, rng=0, first=len(drawn)).baskets])
 
 
 MET = [(kind, case) for kind in KINDS for case in CASES if is_possible(kind, case)]
 
 
-@pytest.mark.parametrize(("kind", "case"), MET, ids=str)
+@pytest.mark.parametrize(("kind", "case"), MET[::2], ids=str)
 def test_samples_follow_the_law_under_limits(kind: Kind, case: Case):
+    """Kinds take the cases in turn: the weights that all of them propose with are compared below."""
     entry = entry_of(kind)
     check_draws(entry.law.sampler(limits=case.limits, **case.options), law_under(entry.truth, case))
 

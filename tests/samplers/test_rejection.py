@@ -36,17 +36,10 @@ def test_law_over_many_draws():
     [
         ("generic", None),
         ("generic", 5),
-        ("symmetric", 3),
-        ("purely skew", None),
         ("purely skew", 4),
-        ("zero diagonal", 4),
-        ("duplicate rows", None),
         ("zero rows", 4),
-        ("singular W", 3),
         ("singular W", None),
-        ("badly scaled rows", 1),
         ("far from normal", None),
-        ("broken pairs", 2),
     ],
 )
 def test_law_and_closed_form(name, size):

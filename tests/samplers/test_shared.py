@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import pickle
 from functools import reduce
-from itertools import product
 
 import numpy as np
 import pytest
@@ -80,11 +79,13 @@ def test_a_component_given_hundreds_of_baskets_is_that_prepared_anew():
     assert len(store.unions._kept) == len(kernels)
 
 
-@pytest.mark.parametrize(("size", "common"), [(None, 0.0), *product([2, 4], [0.0, 1e9])])
-@pytest.mark.parametrize("given", [(), (3,), (0, 4)], ids=str)
+@pytest.mark.parametrize(
+    ("size", "common", "given"),
+    [(None, 0.0, (0, 4)), (2, 0.0, (3,)), (2, 1e9, ()), (4, 0.0, (0, 4)), (4, 1e9, (3,))],
+)
 @pytest.mark.parametrize("kind", ["items", "families"])
 def test_one_mixture_completes_every_basket(
-    size: int | None, given: tuple[int, ...], kind: str, common: float, monkeypatch: pytest.MonkeyPatch
+    size: int | None, common: float, given: tuple[int, ...], kind: str, monkeypatch: pytest.MonkeyPatch
 ):
     """Never tilted, and always; sets of any size never are."""
     monkeypatch.setattr(shared, "COMMON", common)
@@ -95,8 +96,9 @@ def test_one_mixture_completes_every_basket(
     law = tied("several", "generic") if kind == "items" else law_of("several")
     expected = enumerate_mixture(*dense("several", "generic"), fits) if kind == "items" else mixed("several", fits)
     law.sample(20, given=[1], rng=0)  # prepares components, for another basket
-    n_draws = 100 if size == len(given) else 600 if size is None or kind == "items" else 400
-    goodness.assert_law(law.sample(n_draws, size=size, given=given, rng=4), expected)
+    goodness.assert_law(
+        law.sample(600 if size is None or kind == "items" else 400, size=size, given=given, rng=4), expected
+    )
 
 
 def test_control_given_items_come_by_themselves(monkeypatch: pytest.MonkeyPatch):
@@ -187,20 +189,19 @@ def test_control_a_bound_that_is_none(monkeypatch: pytest.MonkeyPatch):
     """Chances above the bound are cut, and the law is another."""
     law = tied("several", "generic")
     expected = enumerate_mixture(*dense("several", "generic"), lambda S: len(S) == 3)
-    goodness.assert_law(law.sample(1000, size=3, rng=5), expected)
     monkeypatch.setattr(shared.Store, "bounds", lambda self, left, n_given: np.full(len(law.weights), 0.01))
     law._drawers = None  # what is kept has the right ones
     with pytest.raises(AssertionError):
-        goodness.assert_law(law.sample(4000, size=3, rng=5), expected)
+        goodness.assert_law(law.sample(2000, size=3, rng=5), expected)
     law._drawers = None
 
 
 def test_memory_stays_within_its_bound():
-    """Hundreds of baskets, of many sizes, with room for a few components: the least recently used ones go."""
+    """A hundred baskets, of many sizes, with room for a few components: the least recently used ones go."""
     law = random_mixture(n_components=12)
     one = store_of(law, MEMORY).union(0, 0).n_bytes
     rng, memory = np.random.default_rng(2), 3 * one
-    for i in range(200):
+    for i in range(100):
         size = None if i % 3 else int(rng.integers(3, 9))
         law.sample(1, given=rng.choice(law.n_items, 2, replace=False), size=size, rng=i, memory=memory)
         assert law._drawers.n_bytes <= memory
@@ -239,9 +240,9 @@ def test_sets_with_items_that_are_excluded_are_rejected(size: int | None):
         return given in S and rare not in S and size in (None, len(S))
 
     expected = enumerate_mixture(*dense("several", "generic"), keeps)
-    goodness.assert_law(sampler.sample(1000, rng=3).baskets, expected)
+    goodness.assert_law(sampler.sample(600, rng=3).baskets, expected)
     with pytest.raises(AssertionError):
-        goodness.assert_law(law.sample(1000, size=size, given=[given], rng=3), expected)
+        goodness.assert_law(law.sample(600, size=size, given=[given], rng=3), expected)
     others = [item for item in range(law.n_items) if item not in (given, rare)]
     assert len(law.sampler(given=[given], exclude=others).avoid) == 0
 

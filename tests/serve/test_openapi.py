@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 
 from ndpp.serve.limits import RESULTS, SAMPLES
 
-EXAMPLES = int(os.environ.get("NDPP_API_EXAMPLES", "12"))
+EXAMPLES = int(os.environ.get("NDPP_API_EXAMPLES", "8"))
 """Requests for each operation; a few thousand in all take minutes."""
 
 

@@ -117,7 +117,7 @@ def test_draws_among_all_items_have_the_law(monkeypatch, wanted: int | None, giv
         for S in combinations(range(6), k)
         if set(given) <= set(S) and size in (None, k)
     }
-    goodness.assert_law(sampler.sample(4000, rng=0).baskets, normalised(law))
+    goodness.assert_law(sampler.sample(1000, rng=0).baskets, normalised(law))
 
 
 @pytest.mark.parametrize("given", [(), (3,)])
@@ -134,7 +134,7 @@ def test_sweeps_have_the_law(monkeypatch, given: tuple[int, ...]):
         for S in combinations(range(6), k)
         if set(given) <= set(S)
     }
-    goodness.assert_law(sampler.sample(4000, rng=1).baskets, normalised(law))
+    goodness.assert_law(sampler.sample(1000, rng=1).baskets, normalised(law))
 
 
 def test_a_sweep_is_that_of_the_one_pass_sampler():

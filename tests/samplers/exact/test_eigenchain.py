@@ -27,7 +27,7 @@ from ndpp.samplers.exact.nodes import RETIRED, Nodes
 from ndpp.samplers.exact.routes import CircleReport, Unfinished
 from ndpp.samplers.exact.rows import Sides
 
-DRAWS = 2_000
+DRAWS = 1_000
 RNG = np.random.default_rng(40)
 GENERIC = Case("generic", eighths(RNG, 8, 5), np.eye(5) + skew(eighths(RNG, 5, 5)))
 SKEW = Case("skew", eighths(RNG, 8, 4), skew(eighths(RNG, 4, 4)))
@@ -155,7 +155,7 @@ def test_compacting_keeps_the_dyads_of_live_nodes():
 @pytest.mark.parametrize("case", [case for case in AWKWARD if not case.kernel.is_symmetric], ids=str)
 def test_the_draws_of_node_matrices(case: Case):
     for size in (size for size in oracles.possible_sizes(case.L) if size):
-        ours, theirs = (draws_of(case.kernel, size, 60, by_nodes=by_nodes) for by_nodes in (False, True))
+        ours, theirs = (draws_of(case.kernel, size, 25, by_nodes=by_nodes) for by_nodes in (False, True))
         assert ours.baskets == theirs.baskets
         assert ours.totals["proposals"] == theirs.totals["proposals"]
 
@@ -178,8 +178,7 @@ def test_the_draws_of_node_matrices_on_several_circles(size: int):
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("name", ["A", "B"])
-@pytest.mark.parametrize(("size", "n"), [(10, 6), (50, 1)])
+@pytest.mark.parametrize(("name", "size", "n"), [("A", 50, 1), ("B", 10, 6)])
 def test_the_draws_of_node_matrices_on_learned_kernels(name: str, size: int, n: int):
     """``benchmarks/bench_exact.py`` compares 10⁴ of each."""
     kernel = learned(name).kernel
@@ -230,7 +229,7 @@ def test_rows_that_are_not_kept(kind, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("case", [GENERIC, SKEW], ids=str)
-@pytest.mark.parametrize(("given", "exclude"), [((), ()), ((2,), ()), ((), (1, 3)), ((2, 1), (3,))], ids=str)
+@pytest.mark.parametrize(("given", "exclude"), [((2,), ()), ((2, 1), (3,))], ids=str)
 def test_law(case: Case, given, exclude):
     sampler = Exact.prepare(case.kernel, size=4, given=given, exclude=exclude)
     assert ring_of(sampler) is not None
@@ -248,7 +247,7 @@ def test_wrong_chains_are_rejected(broken: str):
         request = Request(request.power + 1, 3, TARGETS, Tolerances(trace=2.0, fraction=0.0, chance=1.0))
     ring = eigenring.begin(values, request, chain.ring.rung, 6, chain.left, chain.right, 3)[0]
     chain = dataclasses.replace(chain, eigen=chain.eigen._replace(values=values), request=request, ring=ring)
-    runs = [chain.draw(np.random.default_rng(i)) for i in range(DRAWS)]
+    runs = [chain.draw(np.random.default_rng(i)) for i in range(2 * DRAWS)]
     with pytest.raises(AssertionError):
         goodness.assert_law([np.sort(run.rows) for run in runs], oracles.enumerate_law(GENERIC.L, 3))
 
@@ -280,7 +279,7 @@ def test_a_sample_that_fails_a_monitor_is_completed(done: int, monkeypatch: pyte
         return Unfinished(draw(self, rng).rows[:done], 7, run.circles)
 
     monkeypatch.setattr(EigenChain, "draw", failing)
-    draws = sampler.sample(800, rng=5)
+    draws = sampler.sample(500, rng=5)
     assert (draws.info["proposals"] >= 7 + 3 - done).all()
     goodness.assert_law(draws.baskets, oracles.enumerate_law(GENERIC.L, 3))
 

@@ -75,7 +75,7 @@ def _form(f, K, left, right):
 
 
 @both
-@pytest.mark.parametrize(("given", "exclude"), [((), ()), ((2,), ()), ((), (1, 3)), ((2, 1), (3,))], ids=str)
+@pytest.mark.parametrize(("given", "exclude"), [((2,), ()), ((2, 1), (3,))], ids=str)
 def test_law(case, given, exclude):
     sampler = Exact.prepare(case.kernel, given=given, exclude=exclude)
     assert sampler.clock is not None
@@ -137,9 +137,9 @@ def test_given_items_that_disagree_need_circles(monkeypatch):
     assert Exact.prepare(GENERIC.kernel).clock is None
 
 
-@both
-def test_a_sample_that_fails_a_monitor_is_completed(case, monkeypatch):
+def test_a_sample_that_fails_a_monitor_is_completed(monkeypatch):
     """As if the first move of every clock had failed: the rest is drawn by :class:`Clock`, and the law stays."""
+    case = SKEW
     sampler, _ = clock_of(case)
     rate = float(sampler.size_law @ np.arange(len(sampler.size_law)))
 

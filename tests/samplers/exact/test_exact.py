@@ -127,8 +127,7 @@ def test_beyond_double_precision_it_says_so():
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("name", ["A", "B"])
-@pytest.mark.parametrize(("size", "samples"), [(10, 10), (50, 2), (190, 1)])
+@pytest.mark.parametrize(("name", "size", "samples"), [("A", 50, 2), ("B", 10, 10), ("B", 190, 1)])
 def test_monitors_on_learned_kernels(name: str, size: int, samples: int):
     """tr M and the eigenvalues of sym(M) along whole samples at r = 200; ``experiments/publish/monitors.py`` runs 100 of each."""
     sampler, rng = Exact.prepare(learned(name).kernel, size=size), np.random.default_rng(size)

@@ -56,7 +56,7 @@ def test_sets_of_one_size(odds: str, size: int, device: str):
 def test_sets_of_one_size_one_at_a_time(device: str):
     """The first proposals may all be smaller."""
     sampler = tied("several", "generic").sampler(size=4)
-    draws = on(device, sampler, 1).sample(30, rng=2)
+    draws = on(device, sampler, 1).sample(8, rng=2)
     assert set(draws.baskets.sizes) == {4}
     assert draws.info["rejections"].max() > 0
 
@@ -105,9 +105,9 @@ def test_many_items_and_components(device: str):
     rng = np.random.default_rng(0)
     X, W = rng.normal(size=(300, 40)) / 4, np.kron(np.eye(20), [[0.0, 1.0], [-1.0, 0.0]])
     mixture = Mixture.tied(rng.gamma(0.5, 0.4, size=(8, 300)), X, W, np.full(8, 1 / 8))
-    draws = on(device, mixture.sampler()).sample(500, rng=5)
+    draws = on(device, mixture.sampler()).sample(250, rng=5)
     counts, p = np.bincount(draws.baskets.indices, minlength=300), mixture.inclusion_probabilities()
-    goodness.assert_together(([count, 500 - count], [one, 1 - one]) for count, one in zip(counts, p))
+    goodness.assert_together(([count, 250 - count], [one, 1 - one]) for count, one in zip(counts, p))
     sizes = mixture.size_distribution()
     goodness.assert_counts(np.bincount(draws.baskets.sizes, minlength=len(sizes)), sizes)
     assert not draws.info["on_cpu"].any()
@@ -266,12 +266,11 @@ def test_mixtures_of_any_kernels(size: int | None, given: tuple[int, ...], devic
         source = sampler.store.make._replace(asked=sampler.store.make.asked._replace(device="cuda"))
         sampler = dataclasses.replace(sampler, store=sampler_module.Store(source, 3))
     sampler = dataclasses.replace(sampler, engine=laws.prepare(sampler, torch.device(device)))
-    draws = sampler.sample(2 * DRAWS, rng=4)
+    draws = sampler.sample(DRAWS, rng=4)
     expected = enumerate_mixture(
         *dense("several", "generic"), lambda S: set(given) <= set(S) and size in (None, len(S))
     )
     goodness.assert_law(draws.baskets, expected)
-    goodness.assert_law(draws.baskets[:DRAWS], expected)
     assert sampler.sample(20, rng=4, first=700).baskets.to_lists() == draws.baskets[700:720].to_lists()
     assert {"proposals", "rejections", "seconds"} <= set(draws.info)
 

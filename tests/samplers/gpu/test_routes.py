@@ -5,7 +5,7 @@ They run on CPU tensors here, and again on a CUDA device where there is one (mar
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ SYMMETRIC = [case for case in AWKWARD if np.array_equal(case.W, case.W.T)]
 
 
 @on_devices
-@pytest.mark.parametrize(("given", "exclude"), [((2,), (0, 6)), ((1, 3), ()), ((), (5,))])
+@pytest.mark.parametrize(("given", "exclude"), [((2,), (0, 6)), ((), (5,))])
 def test_any_size_given_and_without_items(given, exclude, device: str):
     case = BY_NAME["generic"]
     sampler = on(device, Exact.prepare(case.kernel, given=given, exclude=exclude))
@@ -83,7 +83,7 @@ def test_clocks_that_fail_a_monitor_are_completed_on_the_cpu(name: str, value: f
     case = BY_NAME["generic"]
     sampler = on("cpu", Exact.prepare(case.kernel, given=(2,)))
     monkeypatch.setattr(clock, name, value)
-    draws = sampler.sample(700, rng=5)
+    draws = sampler.sample(650, rng=5)
     assert draws.info["on_cpu"].sum() > 100
     goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, given=(2,)))
     assert sampler.sample(5, rng=5, first=90).baskets.to_lists() == draws.baskets[90:95].to_lists()
@@ -95,7 +95,7 @@ def test_clocks_that_fail_a_monitor_are_completed_on_the_cpu(name: str, value: f
 @on_devices
 @pytest.mark.parametrize("case", SYMMETRIC, ids=str)
 def test_symmetric_kernels(case: Case, device: str):
-    for size in [None, *oracles.possible_sizes(case.L)[-2:]]:
+    for size in [None, *oracles.possible_sizes(case.L)[-1:]]:
         sampler = on(device, Exact.prepare(case.kernel, size=size))
         assert sampler.symmetric
         goodness.assert_law(sampler.sample(DRAWS, rng=1).baskets, oracles.enumerate_law(case.L, size=size))
@@ -189,6 +189,7 @@ def few_dropped_nodes_suffice(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(schedule, "WITH_SIDES", schedule.WITH_SIDES._replace(min_dropped=3))
 
 
+@cache
 def wide_kernel() -> LowRankKernel:
     """Sizes vary enough that the weights of many nodes are negligible."""
     rng = np.random.default_rng(1)
@@ -196,11 +197,17 @@ def wide_kernel() -> LowRankKernel:
     return LowRankKernel(rng.standard_normal((90, 60)), np.eye(60) + skew - skew.T)
 
 
+@cache
+def engine_of_30(device: str) -> ExactEngine:
+    """Its plan, which takes a second, is kept; tests ask for it under the fixture above."""
+    return on(device, Exact.prepare(wide_kernel(), size=30)).engine
+
+
 @on_devices
 def test_nodes_that_are_dropped_change_no_probability(device: str):
     """The circle with and without them, before the first item and later."""
     kernel = wide_kernel()
-    engine = on(device, Exact.prepare(kernel, size=30)).engine
+    engine = engine_of_30(device)
     context = engine.context(Streams(stream_key(5), engine.device))
     stage = next(stage for stage in engine.planner.schedule(30) if stage.circle.kept)
     items = torch.arange(90, device=device).expand(8, -1)
@@ -222,10 +229,11 @@ def test_nodes_that_are_dropped_change_no_probability(device: str):
 def test_nodes_that_matter_and_are_dropped_are_noticed(monitor: str, monkeypatch: pytest.MonkeyPatch):
     """With half of the nodes that are needed, no sample is trusted: either monitor alone suffices."""
     kernel = wide_kernel()
-    engine = on("cpu", Exact.prepare(kernel, size=30)).engine
-    engine.tolerances = engine.tolerances._replace(trace=1e9 if monitor == "log_dropped" else engine.tolerances.trace)
+    engine = engine_of_30("cpu")
     if monitor == "edge":
         monkeypatch.setattr(Group, "_log_dropped", lambda group: None)
+    else:
+        monkeypatch.setattr(engine, "tolerances", engine.tolerances._replace(trace=1e9))
     context = engine.context(Streams(stream_key(5), engine.device))
     circle = engine.planner.schedule(30)[0].circle
     assert circle.kept

@@ -50,14 +50,9 @@ def one_step(case, size, up, n_draws, seed):
 @pytest.mark.parametrize(
     ("name", "size", "up", "n_draws"),
     [
-        ("zero diagonal", 3, DirectUp(), 1_000),
         ("generic", 4, DirectUp(), 1_000),  # as many as the negative controls below
         ("generic", 4, RejectionUp(), 1_000),
-        ("purely skew", 4, DirectUp(), 1_000),
-        ("purely skew", 4, RejectionUp(), 1_000),
         ("broken pairs", 4, DirectUp(), 500),
-        ("broken pairs", 4, RejectionUp(), 500),
-        ("singular L_A", 4, DirectUp(), 500),
     ],
     ids=lambda value: type(value).__name__ if hasattr(value, "prepare") else str(value),
 )
@@ -66,9 +61,7 @@ def test_one_step_keeps_the_law(name, size, up, n_draws, remembered):
     goodness.assert_law(one_step(case, size, up, n_draws, 1), oracles.enumerate_law(case.L, size))
 
 
-@pytest.mark.parametrize(
-    ("name", "size"), [("generic", 4), ("purely skew", 4), ("broken pairs", 5), ("zero diagonal", 3)]
-)
+@pytest.mark.parametrize(("name", "size"), [("generic", 4), ("broken pairs", 5)])
 def test_one_naive_step_keeps_the_law(name, size):
     """50,000 draws; those that keep the same items share the enumeration of the pairs."""
     case, rng = BY_NAME[name], np.random.default_rng(2)
@@ -132,9 +125,8 @@ def test_size_two_is_exact_after_one_step():
 
 def test_chains_reach_the_law(remembered):
     case = BY_NAME["far from normal"]
-    for start in ("uniform", "greedy"):
-        draws = Walk.prepare(case.kernel, size=3, start=start, steps=12).sample(500, rng=7)
-        goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, 3))
+    draws = Walk.prepare(case.kernel, size=3, start="greedy", steps=12).sample(500, rng=7)
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, 3))
 
 
 # ---- starts -------------------------------------------------------------------------------------------------------
@@ -306,10 +298,9 @@ def test_random_size_over_many_draws(tilt, remembered):
             goodness.assert_law(draws.baskets, law)
 
 
-@pytest.mark.parametrize(("name", "start"), [("zero rows", "greedy"), ("purely skew", "uniform")])
-def test_random_size(name, start, remembered):
-    case = BY_NAME[name]
-    draws = RandomSize.prepare(case.kernel, start=start).sample(600, rng=13)
+def test_random_size(remembered):
+    case = BY_NAME["zero rows"]
+    draws = RandomSize.prepare(case.kernel, start="greedy").sample(500, rng=13)
     goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L))
 
 
