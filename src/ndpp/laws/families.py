@@ -29,7 +29,7 @@ from ndpp.baskets.labels import check_labels
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.patterns import FamilyGroups, Patterns, Touched, scaled, touch_weights
+from ndpp.laws.patterns import LARGE, FamilyGroups, Patterns, Touched, scaled, touch_weights
 from ndpp.laws.precision import say_precision
 from ndpp.laws.shared import KEPT, SharedTies
 from ndpp.laws.tied import TiedMixture
@@ -216,6 +216,16 @@ class FamilyMixture(SharedTies):
         """Return log(1 + o_cg) of some components with item odds ρ r, shape (components, F)."""
         some, at = np.unique(np.reshape(log_tilt, -1), return_inverse=True)  # many components share theirs
         slots, logs = self.patterns.slots, self.patterns.log_totals_at(np.exp(some))
+        if logs.max(initial=0.0) < LARGE:
+            spread = sparse.csr_array(
+                (np.ones(len(logs)), (self.patterns.states, np.arange(len(logs)))), shape=(len(slots), len(logs))
+            )
+            by_state, totals = self._by_state[:-1, which], np.expm1(logs)
+            out = np.empty((len(slots), by_state.shape[1]))
+            for k in range(len(some)):
+                those = at == k if len(some) > 1 else slice(None)
+                out[:, those] = spread @ (totals[:, [k]] * by_state[:, those])
+            return np.log1p(out).T
         own = np.vstack([logs, np.zeros((1, len(some)))])[slots]
         return np.asarray(touch_weights(own[:, :, at] if len(some) > 1 else own, self._by_state[:, which][slots])[0].T)
 
