@@ -19,7 +19,7 @@ from ndpp._stop import stopping
 from ndpp.serve.limits import Limits
 
 T = TypeVar("T")
-GIVES_WAY, QUIET = 4.0, 0.1
+GIVES_WAY, QUIET = 9.0, 0.1
 """Seconds for which work in the background waits per second of its own, and those after a request in which another one is likely."""
 
 
