@@ -133,6 +133,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1, help="processes of the server")
     parser.add_argument("--baskets", type=Path, help="real baskets, of the items of the model")
     parser.add_argument("--wait", type=float, default=0.0, help="seconds between ready and the first request")
+    parser.add_argument("--warm", type=int, help="requests before those that count; a quarter as many if not given")
     parser.add_argument("tasks", nargs="*", default=list(RUNS))
     options = parser.parse_args()
     baskets = None if options.baskets is None else ndpp.Baskets.read(options.baskets).select(min_size=1).to_lists()
@@ -150,11 +151,12 @@ def main() -> None:
             drain = subprocess.Popen(["cat"], stdin=log, stdout=subprocess.DEVNULL)
             while not is_ready(url):
                 time.sleep(0.1)
-            print(f"ready after {time.perf_counter() - started:.1f} s")
+            print(f"ready after {time.perf_counter() - started:.1f} s", flush=True)
             time.sleep(options.wait)
             for task in options.tasks:
                 requests, connections = RUNS[task]
-                asyncio.run(load(url, task, requests // 4, connections, options.seconds, baskets))
+                warm = requests // 4 if options.warm is None else options.warm
+                asyncio.run(load(url, task, warm, connections, 4 * options.seconds, baskets))
                 before = used(server.pid)[0]
                 times, wall = asyncio.run(load(url, task, requests, connections, options.seconds, baskets, seed=1))
                 after, memory = used(server.pid)
