@@ -58,8 +58,10 @@ class FileRows(Rows):
 
     @property
     def _opened(self) -> tuple[int, Callable[[int, int], bytes]]:
-        found = self.__dict__.get("_file")
-        return found or self.__dict__.setdefault("_file", opened(self.path))  # one file, if threads come together
+        if "_file" not in self.__dict__:
+            self.__dict__.setdefault("_file", opened(self.path))  # one file, if threads come together
+        found: tuple[int, Callable[[int, int], bytes]] = self.__dict__["_file"]
+        return found
 
     @property
     def descriptor(self) -> int:

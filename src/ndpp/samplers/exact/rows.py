@@ -73,7 +73,8 @@ class InFiles(NamedTuple):
     @classmethod
     def of(cls, kernel: LowRankKernel) -> InFiles | None:
         """Return the rows of a kernel; None if they are kept elsewhere, or the files cannot be opened."""
-        X, factors, coords = kernel._scaled, np.ones(1), kernel.coordinates
+        X: Any = kernel._scaled
+        factors, coords = np.ones(1), kernel.coordinates
         if isinstance(X, Multiplied) and not X.matrices:
             factors, X = X.factors, X.source
         parts = X.parts if isinstance(X, Stacked) else [X]
@@ -86,14 +87,15 @@ class InFiles(NamedTuple):
         begin = np.array(files)
         begin[:, 2] = np.cumsum(begin[:, 2]) - begin[:, 2]
         ids = np.empty(0, np.int64) if kernel._allowed is None else kernel._allowed
-        others = ids, factors, np.ascontiguousarray(coords.to_q), coords.leverage
+        others: tuple[Any, ...] = ids, factors, np.ascontiguousarray(coords.to_q), coords.leverage
         return cls(begin, X.dtype.itemsize, *map(frozen, others))
 
     def run(self, kernel: LowRankKernel, loop: Function, *arguments: Any) -> Any:
         """Call a compiled loop with these rows in place of those of the kernel."""
+        own: Any = self
         try:
             return loop(
-                *(self if a is kernel else a._replace(rows=self) if isinstance(a, Sides) else a for a in arguments)
+                *(own if a is kernel else a._replace(rows=own) if isinstance(a, Sides) else a for a in arguments)
             )
         except EOFError as missing:
             row = np.array(missing.args)
