@@ -21,6 +21,7 @@ def parts(result: Record) -> dict[str, str]:
         "peak memory (before)",
         "sample of 10",
         "ratio to 10⁴ items",
+        "ratio to memory",
         "read per sample",
     ]
     aims = (
@@ -46,7 +47,8 @@ def line(row: Record) -> list[str]:
     return [
         f"{row['n_items']:,} × {row['width']}", f"{row['file_gb']:.2g} GB",
         f"{row['prepare_s']:.3g} s ({row['prepare_cpu_s']:.3g} s)", f"{row['peak_mb']:.0f} MB ({row['idle_mb']:.0f} MB)",
-        f"{row['sample_ms']:.2g} ms", f"{row['ratio']:.2f} ({row['least_ratio']:.2f})", read,
+        f"{row['sample_ms']:.2g} ms", f"{row['ratio']:.2f} ({row['least_ratio']:.2f})",
+        f"{row['memory_ratio']:.2f} ({row['least_memory_ratio']:.2f})" if "memory_ratio" in row else "–", read,
     ]  # fmt: skip
 
 

@@ -327,6 +327,36 @@ def test_a_file_that_is_cut_short_while_in_use(tmp_path):
         FileRows(X.filename, X.shape, X.dtype, 128)
 
 
+@pytest.mark.skipif(not hasattr(os, "pread"), reason="compiled loops read files with pread")
+@pytest.mark.usefixtures("streamed")
+@pytest.mark.parametrize("is_symmetric", [False, True])
+def test_compiled_loops_read_files(tmp_path, monkeypatch, is_symmetric):
+    """One file or several, all items or some, with a background or without; what has changed or is cut short is an error there too."""
+    X, W = factors()
+    W, path = np.eye(D) if is_symmetric else W, tmp_path / "X"
+    X.tofile(path)
+    shards = Stacked([FileRows(path, (m, D), X.dtype, 4 * D * at) for at, m in ((0, 200), (200, 1), (201, 699))])
+
+    def variants(source: Any) -> list[LowRankKernel]:
+        kernel = LowRankKernel(source, W)
+        return [kernel, kernel.exclude([3, 500]), LowRankKernel(source, W, background=np.linspace(0, 0.5, N)).low_rank]
+
+    def draws(kernels: list[LowRankKernel]) -> list[list[list[int]]]:
+        return [kernel.sample(5, size=size, rng=1).to_lists() for kernel in kernels for size in (3, None)]
+
+    of_files, whole = variants(shards), LowRankKernel(FileRows(path, X.shape, X.dtype), W)
+    with monkeypatch.context() as patch:
+        patch.setattr(FileRows, "rows", None)  # no row is fetched by Python
+        assert draws(of_files) == draws(variants(X))
+        assert draws([whole]) == draws([LowRankKernel(X, W)])
+    path.write_bytes(bytes(4 * D * N))
+    with pytest.raises(RowsUnavailableError, match=r"row \d+ of X is not what it was .* file .* has changed"):
+        whole.sample(1, size=3, rng=0)
+    os.truncate(path, 100)
+    with pytest.raises(RowsUnavailableError, match=r"row \d+ of X could not be read from .*cut short"):
+        whole.sample(1, size=3, rng=0)
+
+
 @only_posix.open_files
 @pytest.mark.usefixtures("streamed")
 def test_a_store_that_disappears(tmp_path):

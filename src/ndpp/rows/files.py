@@ -7,7 +7,6 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +56,23 @@ class FileRows(Rows):
         offset = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY + array.ctypes.data - start
         return cls(str(array.filename), array.shape, array.dtype, offset)
 
-    @cached_property
-    def _read(self) -> Callable[[int, int], bytes]:
-        return reader(self.path)
+    @property
+    def _opened(self) -> tuple[int, Callable[[int, int], bytes]]:
+        if "_file" not in self.__dict__:
+            self.__dict__.setdefault("_file", opened(self.path))  # one file, if threads come together
+        found: tuple[int, Callable[[int, int], bytes]] = self.__dict__["_file"]
+        return found
+
+    @property
+    def descriptor(self) -> int:
+        """The number of the open file, which stays open as long as these rows exist."""
+        return self._opened[0]
+
+    def _read(self, count: int, offset: int) -> bytes:
+        return self._opened[1](count, offset)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_read"}
+        return {name: value for name, value in self.__dict__.items() if name != "_file"}
 
     def blocks(self) -> Blocks:
         """Yield all rows, block by block."""
@@ -75,7 +85,7 @@ class FileRows(Rows):
 
     def rows(self, ids: IntArray) -> AnyArray:
         """Return the rows of these ids, with one read per row."""
-        read, offset, width = self._read, self.offset, self._row_bytes
+        (_, read), offset, width = self._opened, self.offset, self._row_bytes
         parts = [read(width, offset + row * width) for row in ids.tolist()]
         if sum(map(len, parts)) != width * len(parts):
             self._truncated(int(ids[[len(part) < width for part in parts]][0]))
@@ -89,8 +99,8 @@ class FileRows(Rows):
         raise OSError(f"the file ends before the end of row {row}; it was cut short")
 
 
-def reader(path: str) -> Callable[[int, int], bytes]:
-    """Return a thread-safe function (number of bytes, offset) that reads from a file; the file is closed with it."""
+def opened(path: str) -> tuple[int, Callable[[int, int], bytes]]:
+    """Return the descriptor of a file, and a thread-safe function (number of bytes, offset) that reads from it; it is closed with this."""
     file = open(path, "rb", buffering=0)  # noqa: SIM115
     lock = threading.Lock()
 
@@ -104,7 +114,7 @@ def reader(path: str) -> Callable[[int, int], bytes]:
 
     read = pread if hasattr(os, "pread") else seek_and_read
     weakref.finalize(read, file.close)
-    return read
+    return file.fileno(), read
 
 
 class Stacked(Rows):

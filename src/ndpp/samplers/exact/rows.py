@@ -1,23 +1,29 @@
 """Rows of items for compiled loops: one function, :func:`take`, whatever they are kept in.
 
-A loop is written once. With rows in memory it is compiled, and so is :func:`take`; with rows in a store, the same loop is interpreted
-(:func:`suited`), and what it calls is still compiled. Draws do not depend on where rows are kept.
+A loop is written once. With rows in memory or in plain files it is compiled, and so is :func:`take`; with rows in another store, the same
+loop is interpreted (:func:`suited`), and what it calls is still compiled. Draws do not depend on where rows are kept.
 
 In eigencoordinates, a row has two sides, and between them stands a diagonal matrix F: :func:`write_resolvent` and :func:`apply`.
 """
 
 from __future__ import annotations
 
+import os
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
+from numba.core import types
 from numba.extending import overload
 
 from ndpp._compiled import Function, interpreted, jitable, njit
 from ndpp._types import AnyArray, ComplexArray, FloatArray, IntArray
 from ndpp._validation import frozen
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.support import CHANGED
 from ndpp.linalg.eigen import EigenBasis
+from ndpp.rows import FileRows, Stacked
 from ndpp.rows.scaled import Multiplied
 
 Rows: TypeAlias = AnyArray | LowRankKernel
@@ -38,8 +44,66 @@ def rows_of(kernel: LowRankKernel) -> tuple[Rows, FloatArray, FloatArray | None]
 
 
 def suited(rows: Rows, loop: Function) -> Function:
-    """Return a loop that reads these rows: compiled if they are in memory, else interpreted."""
-    return loop if isinstance(rows, np.ndarray) else interpreted(loop)
+    """Return a loop that reads these rows: compiled if they are in memory or in files, else interpreted."""
+    if isinstance(rows, np.ndarray):
+        return loop
+    found = _opened.get(rows) or InFiles.of(rows)
+    if found is None:
+        return interpreted(loop)
+    _opened[rows] = found
+    return partial(found.run, rows, loop)  # type: ignore[return-value]
+
+
+class InFiles(NamedTuple):
+    """Rows of Q of a kernel whose X is in one file or several, for compiled loops.
+
+    Files are read, not mapped: a file that is cut short ends with an error, where access to a map would end the process.
+    """
+
+    files: IntArray
+    """Of each, its descriptor, the byte that its first row begins with, and the number of this row, (m, 3)."""
+    itemsize: int
+    """4 for float32, 8 for float64."""
+    ids: IntArray
+    """Which rows of X they are; empty for all."""
+    factors: FloatArray
+    to_q: FloatArray
+    leverage: FloatArray
+
+    @classmethod
+    def of(cls, kernel: LowRankKernel) -> InFiles | None:
+        """Return the rows of a kernel; None if they are kept elsewhere, or the files cannot be opened."""
+        X: Any = kernel._scaled
+        factors, coords = np.ones(1), kernel.coordinates
+        if isinstance(X, Multiplied) and not X.matrices:
+            factors, X = X.factors, X.source
+        parts = X.parts if isinstance(X, Stacked) else [X]
+        if not hasattr(os, "pread") or any(type(x) is not FileRows or x.stored != X.dtype for x in parts):
+            return None
+        try:
+            files = [(x.descriptor, x.offset, len(x)) for x in parts]
+        except OSError:
+            return None
+        begin = np.array(files)
+        begin[:, 2] = np.cumsum(begin[:, 2]) - begin[:, 2]
+        ids = np.empty(0, np.int64) if kernel._allowed is None else kernel._allowed
+        others: tuple[Any, ...] = ids, factors, np.ascontiguousarray(coords.to_q), coords.leverage
+        return cls(begin, X.dtype.itemsize, *map(frozen, others))
+
+    def run(self, kernel: LowRankKernel, loop: Function, *arguments: Any) -> Any:
+        """Call a compiled loop with these rows in place of those of the kernel."""
+        own: Any = self
+        try:
+            return loop(
+                *(own if a is kernel else a._replace(rows=own) if isinstance(a, Sides) else a for a in arguments)
+            )
+        except EOFError as missing:
+            row = np.array(missing.args)
+            kernel.q_rows(row)  # raises if it cannot be read
+            raise kernel._changed(row) from None
+
+
+_opened: WeakKeyDictionary[LowRankKernel, InFiles] = WeakKeyDictionary()
 
 
 def take(which: IntArray, rows: Rows, factors: FloatArray, out: FloatArray) -> None:
@@ -52,7 +116,9 @@ def take(which: IntArray, rows: Rows, factors: FloatArray, out: FloatArray) -> N
 
 @overload(take)
 def _take_compiled(which, rows, factors, out):  # type: ignore[no-untyped-def]
-    return lambda which, rows, factors, out: _copy(which, rows, factors, out)
+    if isinstance(rows, types.Array):
+        return lambda which, rows, factors, out: _copy(which, rows, factors, out)
+    return lambda which, rows, factors, out: _read(which, rows, out)
 
 
 @njit()
@@ -62,6 +128,35 @@ def _copy(which: IntArray, rows: AnyArray, factors: FloatArray, out: FloatArray)
         scale = factors[min(a, factors.size - 1)]
         for k in range(out.shape[1]):
             out[i, k] = scale * rows[a, k]
+
+
+pread: Any = types.ExternalFunction("pread", types.intp(types.intc, types.voidptr, types.uintp, types.int64))
+"""That of the C library."""
+
+
+@njit(fastmath={"reassoc"}, error_model="numpy")
+def _read(which: IntArray, rows: InFiles, out: FloatArray) -> None:
+    """Write rows of Q; raise EOFError with the first that cannot be read, or has changed since the kernel was prepared."""
+    n, d = which.size, len(rows.to_q)
+    x, doubles, width, f = np.empty((n, d)), np.empty(d), d * rows.itemsize, 0
+    singles = doubles.view(np.float32)
+    for i in range(n):
+        a = rows.ids[which[i]] if rows.ids.size else which[i]
+        if len(rows.files) > 1:
+            f = np.searchsorted(rows.files[:, 2], a, side="right") - 1
+        place = rows.files[f, 1] + (a - rows.files[f, 2]) * width
+        if pread(rows.files[f, 0], doubles.ctypes, width, place) != width:
+            raise EOFError(which[i])
+        scale = rows.factors[min(a, rows.factors.size - 1)]
+        for k in range(d):
+            x[i, k] = scale * (singles[k] if rows.itemsize == 4 else doubles[k])
+    np.dot(x, rows.to_q, out)
+    for i in range(n):
+        square, leverage = 0.0, rows.leverage[which[i]]
+        for k in range(out.shape[1]):
+            square += out[i, k] * out[i, k]
+        if not abs(square - leverage) <= CHANGED * leverage + 1e-12:
+            raise EOFError(which[i])
 
 
 class Sides(NamedTuple):
@@ -128,9 +223,14 @@ def fetch(which: IntArray, sides: Sides, left: FloatArray, right: FloatArray) ->
     take(which[missing], sides.rows, sides.factors, x)
     found = np.dot(x, sides.to_left)
     other = found / 2 if sides.right_is_half else np.dot(x, sides.to_right)
-    for j in range(n_missing):
-        for k in range(D):
-            left[missing[j], k], right[missing[j], k] = found[j, k], other[j, k]
+    _put(missing, found, other, left, right)
+
+
+@njit()
+def _put(places: IntArray, found: FloatArray, other: FloatArray, left: FloatArray, right: FloatArray) -> None:
+    for j in range(places.size):
+        for k in range(left.shape[1]):
+            left[places[j], k], right[places[j], k] = found[j, k], other[j, k]
 
 
 class EigenRows(NamedTuple):
