@@ -77,7 +77,7 @@ class InFiles(NamedTuple):
         factors, coords = np.ones(1), kernel.coordinates
         if isinstance(X, Multiplied) and not X.matrices:
             factors, X = X.factors, X.source
-        parts: list[Any] = X.parts if isinstance(X, Stacked) else [X]
+        parts: Any = X.parts if isinstance(X, Stacked) else [X]
         if not hasattr(os, "pread") or any(type(x) is not FileRows or x.stored != X.dtype for x in parts):
             return None
         try:
