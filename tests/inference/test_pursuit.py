@@ -160,10 +160,35 @@ def test_tensors_in_batches_agree_with_arrays(window: int | None):
     found = ndpp.greedy_map_many(torch.from_numpy(X), 5, given=[[0]] * 4, window=window)
     assert isinstance(found, torch.Tensor)
     np.testing.assert_array_equal(found, wanted)
-    run = pursuit.Pursuit(torch, torch.from_numpy(X), torch.ones(4, 40, dtype=torch.bool), window=window)
-    run.add(torch.zeros(4, dtype=torch.int64))
-    picks, _ = pursuit.extend(run, 4)
-    np.testing.assert_array_equal(torch.stack(picks).T, wanted[:, 1:])
+    allowed = np.tile(np.arange(40) > 0, (4, 1))
+    for some in (slice(4), slice(1)):
+        on_device = greedy._on_device(
+            torch, torch.from_numpy(X[some]), 5, np.zeros_like(wanted[some, :1]), window, allowed[some], None
+        )
+        np.testing.assert_array_equal(on_device[0], wanted[some])
+
+
+@pytest.mark.parametrize("queries", [1, 3])
+def test_a_gpu_is_asked_for_a_dozen_operations_per_item(queries: int):
+    """And no more, whatever the number of queries: small operations take their time from launch to launch."""
+    torch = pytest.importorskip("torch")
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Count(TorchDispatchMode):
+        total = 0
+
+        def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+            self.total += not operation.is_view and "empty" not in operation.name()
+            return operation(*args, **(kwargs or {}))
+
+    X = torch.from_numpy(np.random.default_rng(9).standard_normal((queries, 60, 20)))
+    totals = []
+    for size in (5, 15):
+        with Count() as count:
+            *_, sure = pursuit.side_by_side(torch, X, (X * X).sum(-1), torch.empty((queries, 0), dtype=int), None, size)
+        assert sure.all()
+        totals.append(count.total)
+    assert totals[1] - totals[0] <= 120
 
 
 def test_a_changed_array_is_noticed():

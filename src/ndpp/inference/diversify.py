@@ -176,11 +176,11 @@ def _rows(embeddings: Any, scores: Any, alpha: float, device: str | None, *, is_
         X = xp.as_tensor(X, device=device)
     if xp is np:
         squares = squares_of(X)
+        low, high = squares.item(squares.argmin()), squares.item(squares.argmax())  # less overhead than min and max
     else:
         squares = xp.linalg.vector_norm(X if X.is_floating_point() else X.double(), dim=-1, dtype=xp.float64) ** 2
-    if (
-        not 0 < squares.ravel()[squares.argmin()] <= squares.ravel()[squares.argmax()] < np.inf
-    ):  # less overhead than min and max
+        low, high = xp.stack(xp.aminmax(squares)).tolist()
+    if not 0 < low <= high < np.inf:
         bad = np.argwhere(~np.asarray(plain_array((squares > 0) & (squares < np.inf), "embeddings")))[0]
         value = float(squares[tuple(bad)])
         what = "is zero and has no direction" if value == 0 else "has entries that are NaN or infinite"
@@ -190,7 +190,7 @@ def _rows(embeddings: Any, scores: Any, alpha: float, device: str | None, *, is_
     factors = 1 / xp.sqrt(squares)
     if scores is not None:
         s = _scores(scores, X, xp)
-        top = s[s.argmax()] if s.ndim == 1 else xp.amax(s, -1)[:, None]
+        top = s[s.argmax()] if xp is np and s.ndim == 1 else xp.amax(s, -1)[..., None]
         factors *= xp.exp(alpha * (s - top))
     return X, Factors(factors, squares)
 

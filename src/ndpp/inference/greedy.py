@@ -18,7 +18,7 @@ import numpy as np
 from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items, plain_array
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
-from ndpp.inference.pursuit import LAZY, TIE, Factors, Inner, Pursuit, extend, pursuit
+from ndpp.inference.pursuit import LAZY, TIE, Factors, Inner, Pursuit, extend, pursuit, side_by_side
 from ndpp.inference.scores import Gains, next_item_scores
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
@@ -240,24 +240,29 @@ def _on_device(
 ) -> tuple[Array, Array]:
     """Return the same for a tensor on a GPU, which is waited for once per part."""
     (b, n, d), g, device = X.shape, given.shape[1], X.device
-    items, gains = torch.empty((b, size), dtype=torch.int64), torch.full((b, size), np.nan, dtype=torch.float64)
-    items, gains = items.to(device), gains.to(device)
+    plain_array(X[:0], "X")  # raises for gradients
+    items = torch.empty((b, size), dtype=torch.int64, device=device)
+    gains = torch.full((b, size), np.nan, dtype=torch.float64, device=device)
     step = max(1, DEVICE_ENTRIES // (n * d))
     for part in (slice(start, min(start + step, b)) for start in range(0, b, step)):
-        f, squares = (None, None) if factors is None else (factors.f[part], factors.squares[part])
+        f = None if factors is None else factors.f[part]
         rows = X[part].to(torch.float64) if f is None else X[part] * f[..., None]  # in double precision, as f is
-        if allowed is None:
-            open = torch.ones(rows.shape[:2], dtype=torch.bool, device=device)
-        else:
-            open = torch.tensor(allowed[part], device=device)
+        own = torch.linalg.vector_norm(rows, dim=-1) ** 2 if f is None else factors.squares[part] * f * f
+        open = None if allowed is None else torch.tensor(allowed[part], device=device)
         start = torch.tensor(given[part], device=device)
-        run = Pursuit(torch, rows, open, window=window, own=None if f is None else squares * f * f)
-        _add(run, start.T)
-        picks, found = extend(run, size - g)
-        items[part] = torch.cat([start, torch.stack(picks, 1)] if picks else [start], 1)
-        if picks:
-            gains[part, g:] = torch.stack(found, 1)
-        for i in np.arange(b)[part][~run.sure.cpu().numpy()]:
+        if window is None:
+            items[part], found, sure = side_by_side(torch, rows, own, start, open, size)
+            gains[part, g:] = found[:, g:]
+        else:
+            open = torch.ones(rows.shape[:2], dtype=torch.bool, device=device) if open is None else open
+            run = Pursuit(torch, rows, open, window=window, own=own)
+            _add(run, start.T)
+            picks, values = extend(run, size - g)
+            items[part] = torch.cat([start, torch.stack(picks, 1)] if picks else [start], 1)
+            if picks:
+                gains[part, g:] = torch.stack(values, 1)
+            sure = run.sure
+        for i in np.arange(b)[part][~sure.cpu().numpy()]:
             own = None if f is None else Factors(factors.f[i].cpu().numpy(), factors.squares[i].cpu().numpy())
             of = None if allowed is None else allowed[i]
             careful = _careful(plain_array(X[i], "X"), size, given[i], window, of, own)

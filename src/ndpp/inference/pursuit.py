@@ -134,12 +134,10 @@ class Pursuit:
         self.rounding = rounding_of(X.shape[-1])
         self.noise, self.gains = self.rounding * self.scale, self.own + 0.0
         self.doubt = xp.amax(self.noise * open, -1)  # the largest error of a gain
-        self.largest = self.doubt / self.rounding
         self.sure, self.each = open.any(-1) | True, (open.any(-1) | True).nonzero()
         self.each = self.each[0] if isinstance(self.each, tuple) else self.each[:, 0]
         self.left: list[Array] = []  # u of each item added; in a window, its column of L
         self.right: list[Array] = []
-        self.weights: list[Array] = []  # relative errors of the pivots
         self.picks: list[Array] = []
 
     def best(self) -> tuple[Array, Array]:
@@ -163,25 +161,17 @@ class Pursuit:
         if self.left:
             left = self.xp.stack(self.left, 1)
             right = left if self.is_symmetric else self.xp.stack(self.right, 1)
-            along = (right @ x[:, :, None]).mT
-            u = u - (along @ left)[:, 0]
-            v = v - ((left @ x[:, :, None]).mT @ right)[:, 0] if not self.is_symmetric else u
-            if self.is_symmetric:
-                doubt = doubt + (along[:, 0] * along[:, 0] * self.xp.stack(self.weights, 1)).sum(-1)
+            u = u - ((right @ x[:, :, None]).mT @ left)[:, 0]
+            v = u if self.is_symmetric else v - ((left @ x[:, :, None]).mT @ right)[:, 0]
         pivot = (x * u).sum(-1)
         self.sure &= (pivot > SMALLEST) & (doubt <= TIE * pivot)
         root, weight = pivot[:, None] ** 0.5, 4 * EPS + doubt / pivot
         self.left.append(u / root)
         change = self._products(self.left[-1])
-        if self.is_symmetric:  # the changes of a gain sum to at most the diagonal
-            self.weights.append(weight)
-            self.doubt = self.xp.maximum(self.doubt, (self.rounding + weight) * self.largest)
-            change *= change
-        else:
-            self.right.append(v / root)
-            change *= self._products(self.right[-1])
-            self.noise = self.noise + weight[:, None] * abs(change)
-            self.doubt = self.xp.amax(self.noise * self.open, -1)
+        self.right.append(self.left[-1] if self.is_symmetric else v / root)
+        change = change * (change if self.is_symmetric else self._products(self.right[-1]))
+        self.noise = self.noise + weight[:, None] * abs(change)
+        self.doubt = self.xp.amax(self.noise * self.open, -1)
         self.gains -= change
 
     def _products(self, vectors: Array) -> Array:
@@ -208,6 +198,50 @@ class Pursuit:
         reach = roots + (abs(weights) * roots[at][:, :, None]).sum(1)
         self.noise = self.rounding * reach * reach
         self.doubt = self.xp.amax(self.noise * self.open, -1)
+
+
+def side_by_side(
+    torch: Any, X: Array, gains: Array, given: Array, open: Array, size: int
+) -> tuple[Array, Array, Array]:
+    """Return the items of greedy runs of kernels X_b X_bᵀ, X (b, n, d) in double precision, their gains, and which runs are sure.
+
+    For a GPU, where what counts is how many operations there are: about a dozen per item. ``gains`` are the diagonals, and are overwritten.
+    As in :class:`Few`, which steps were sure is found out at the end. Items that were added are not marked: their gains are zero up to
+    errors that no sure step takes for the best.
+    """
+    (b, _, d), g, rounding = X.shape, given.shape[1], rounding_of(X.shape[2])
+    picks, found, vectors = given.new_empty((b, size)), gains.new_empty((b, size)), X.new_empty((b, size, d))
+    largest, change, is_best = gains.amax(-1), torch.empty_like(gains), torch.empty_like(gains, dtype=torch.bool)
+    picks[:, :g] = given
+    for j in range(size):
+        pick, u, before = picks[:, j : j + 1], vectors[:, j : j + 1], vectors[:, :j]
+        if j == g and open is not None:
+            gains.masked_fill_(~open, -np.inf)
+        if j >= g:
+            torch.ge(gains, gains.amax(-1, keepdim=True) * (1 - TIE), out=is_best)
+            torch.argmax(is_best.view(torch.uint8), -1, keepdim=True, out=pick)
+        pivot = torch.gather(gains, 1, pick, out=found[:, j : j + 1])
+        if j == size - 1:
+            break
+        torch.gather(X, 1, pick[:, :, None].expand(b, 1, d), out=u)
+        if j and b == 1:
+            u[0, 0].addmv_(before[0].T, before[0] @ u[0, 0], alpha=-1)
+        elif j:
+            u.baddbmm_(torch.bmm(u, before.mT), before, alpha=-1)
+        u *= pivot.rsqrt()[:, :, None]
+        if b == 1:
+            torch.mv(X[0], u[0, 0], out=change[0])
+        else:
+            torch.bmm(X, u.mT, out=change[:, :, None])
+        gains.addcmul_(change, change, value=-1)
+    rows = X.gather(1, picks[:, :, None].expand(b, size, d))
+    along, noise = rows @ vectors.mT, rounding * (rows * rows).sum(-1)
+    system, start = (along * along / -found[:, :, None]).tril(-1), 4 * EPS + noise / found
+    errors = torch.linalg.solve_triangular(system, start[:, :, None], upper=False, unitriangular=True)[:, :, 0]
+    worst = rounding + torch.nn.functional.pad(errors, (1, 0)).cummax(-1).values[:, :size]  # of the items before
+    is_sure = (found > SMALLEST) & (found < LARGEST) & (errors <= 4 * EPS + TIE)
+    is_sure[:, g:] &= (worst * largest[:, None] <= TIE * found)[:, g:]
+    return picks, found, is_sure.all(-1)
 
 
 def first(mask: Array) -> Array:
