@@ -15,7 +15,7 @@ RUN python -m venv /opt/ndpp && /opt/ndpp/bin/python -m pip install --no-cache-d
 FROM python:3.13-slim
 COPY --from=build /opt/ndpp /opt/ndpp
 RUN useradd --system --uid 10001 ndpp && install --directory --owner=ndpp /var/cache/ndpp
-USER ndpp
+USER 10001
 ENV NUMBA_CACHE_DIR=/var/cache/ndpp OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 EXPOSE 8000
 HEALTHCHECK --start-period=60s CMD ["/opt/ndpp/bin/python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8000/ready')"]

@@ -84,7 +84,7 @@ def test_the_container_installs_extras_that_exist_and_starts_the_command():
     page = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
     assert all(word in page for word in words if word.startswith("--"))
     assert found[-1][0] == "CMD"
-    assert ("USER", "ndpp") in found  # not root
+    assert ("USER", "10001") in found  # not root
 
 
 # ---- the pages -------------------------------------------------------------------------------------------------------------
