@@ -102,3 +102,5 @@ build: $(VENV)/.ready-release  ## Build the wheel and the sdist into dist/, chec
 	$(BIN)/python -m build --outdir dist
 	$(BIN)/python -m twine check --strict dist/*
 	$(BIN)/python .ci/try_dist.py dist
+	@mkdir -p build && set -- dist/ndpp-*.tar.gz && version=$${1#dist/ndpp-} && sed -e "s/VERSION/$${version%.tar.gz}/" \
+	  -e "s/SHA256/$$(sha256sum $$1 | cut -c-64)/" recipe/recipe.yaml > build/recipe.yaml

@@ -1,8 +1,10 @@
 """How Sphinx builds these pages: ``make docs``."""
 
+import os
 import re
 from importlib.metadata import metadata
 from importlib.metadata import version as installed_version
+from pathlib import Path
 
 project = "ndpp"
 author = "the ndpp authors"
@@ -76,6 +78,25 @@ html_sidebars = {page: [] for page in ("index", "gallery", "search", "genindex")
 copybutton_exclude = ".linenos, .gp, .go"
 html_show_sourcelink = False
 
+# Where the pages will be read, such as https://host/project/0.2.0, is known to the job that deploys them. It alone fetches the
+# inventories of other projects, offers other versions and lists the pages for search engines; other builds need no network.
+SITE, _, FOLDER = os.environ.get("NDPP_DOCS_URL", "").rstrip("/").rpartition("/")
+if SITE:
+    extensions.append("sphinx.ext.intersphinx")
+    intersphinx_mapping = {
+        "python": ("https://docs.python.org/3", None),
+        "numpy": ("https://numpy.org/doc/stable", None),
+        "scipy": ("https://docs.scipy.org/doc/scipy", None),
+        "pandas": ("https://pandas.pydata.org/docs", None),
+        "sklearn": ("https://scikit-learn.org/stable", None),
+    }
+    html_baseurl = f"{SITE}/{'dev' if FOLDER == 'dev' else 'stable'}/"  # old versions name the newest as the original
+    html_theme_options |= {
+        "switcher": {"json_url": f"{SITE}/versions.json", "version_match": FOLDER},
+        "check_switcher": False,
+        "navbar_end": ["version-switcher", "theme-switcher", "navbar-icon-links"],
+    }
+
 
 def keep_bars(app, what, name, obj, options, lines):
     """Let docstrings write |S| for a size: to reStructuredText bars mean substitution, outside literals."""
@@ -83,5 +104,17 @@ def keep_bars(app, what, name, obj, options, lines):
         lines[i] = re.sub(r"(``.*?``)|(?<!\\)\|", lambda found: found.group(1) or r"\|", line)
 
 
+def write_sitemap(app, exception):
+    """List the pages for search engines."""
+    if exception is None and app.builder.format == "html":
+        pages = sorted(app.config.html_baseurl + app.builder.get_target_uri(name) for name in app.env.found_docs)
+        urls = "".join(f"<url><loc>{page}</loc></url>\n" for page in pages)
+        namespace = "http://www.sitemaps.org/schemas/sitemap/0.9"
+        text = f'<?xml version="1.0" encoding="utf-8"?>\n<urlset xmlns="{namespace}">\n{urls}</urlset>\n'
+        Path(app.outdir, "sitemap.xml").write_text(text, encoding="utf-8")
+
+
 def setup(app):
     app.connect("autodoc-process-docstring", keep_bars, priority=900)
+    if SITE:
+        app.connect("build-finished", write_sitemap)

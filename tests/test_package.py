@@ -153,18 +153,10 @@ def released(changelog: str) -> tuple[str, str]:
     return found[1], found[2]
 
 
-def cited(citation: str) -> tuple[str, str]:
-    """Return version and date of a citation file."""
-    fields = dict(re.findall(r'^(version|date-released): "?([^"\n]+)"?$', citation, re.MULTILINE))
-    return fields["version"], fields["date-released"]
-
-
-def test_version_changelog_and_citation_agree():
-    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    citation = cited((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    assert citation == released(changelog)
-    assert ndpp.__version__ == citation[0]
-    assert "\n## Unreleased\n" in changelog[: changelog.index(citation[0])]
+def test_the_version_is_stated_once_and_the_changelog_agrees():
+    assert released((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))[0] == ndpp.__version__
+    assert "version" in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dynamic"]
+    assert not re.search(r"^version:", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def test_the_newest_dated_section_counts():
@@ -177,6 +169,8 @@ def test_the_address_of_the_repository_is_one():
     """Every file that names it names that of pyproject.toml."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     address = project["urls"]["Repository"]
+    assert set(project["urls"]) == {"Homepage", "Documentation", "Repository", "Issues", "Changelog"}
+    assert all(url == address or url.startswith(f"{address}/") for url in project["urls"].values())
     assert f"repository-code: {address}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     form = ROOT / ".github" / "ISSUE_TEMPLATE" / "config.yml"
     if not form.exists():

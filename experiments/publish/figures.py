@@ -5,7 +5,7 @@
 theirs from one run of ``benchmarks/bench_samplers.py`` (results/samplers.csv and .json, results/single.json), of
 ``bench_prepare.py`` (results/prepare.json), of ``bench_mixture.py``, of ``benchmarks/gpu.py`` and of ``benchmarks/peers``; the other
 pages, and the comparison in the README, from results and benchmarks/results, by the modules beside this one; the table of docs/theory.md
-from the registry of samplers.
+from the registry of samplers. paper/paper.md repeats some of these tables.
 """
 
 from __future__ import annotations
@@ -299,6 +299,10 @@ def costs(_: Results) -> str:
     return markdown_table(["sampler", "law", "exact", "from", "preparation", "one sample"], rows) + "\n"
 
 
+def models(results: Results) -> str:
+    return figures_evaluation.hit_rates(results.read("benchmarks/results/summary.json")["records"])
+
+
 BLOCKS: dict[str, dict[str, Callable[[Results], str]]] = {
     "README.md": {"samplers": samplers_at_a_glance},
     "docs/theory.md": {"costs": costs},
@@ -306,6 +310,7 @@ BLOCKS: dict[str, dict[str, Callable[[Results], str]]] = {
         "answer": answer, "samplers": samplers, "times": all_times, "single": single, "prepare": prepare, "symmetric": symmetric,
         "nonsymmetric": nonsymmetric, "mixtures": mixtures,
     },
+    "paper/paper.md": {"symmetric": symmetric, "nonsymmetric": nonsymmetric, "models": models},
 }  # fmt: skip
 
 

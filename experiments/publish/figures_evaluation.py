@@ -50,6 +50,16 @@ def summary(records: list[Record]) -> str:
     return f"{markdown_table([*heads, 'gain: mixture', '`NDPP`', 'missions, rank'], rows)}\n\n{losses(records)}\n"
 
 
+def hit_rates(records: list[Record]) -> str:
+    """Return one line per data set: the hit rates of all models."""
+    rows = []
+    for data in NAMES:
+        found = by_model(records, data)
+        rates = best({name: found[name]["hit rate@10"][0] for name in COMPARED if name in found}, 3) if found else {}
+        rows += [[NAMES[data], *(rates.get(name, "–") for name in COMPARED)]] if found else []
+    return markdown_table(["data", *COMPARED.values()], rows) + "\n"
+
+
 def losses(records: list[Record]) -> str:
     """Say where a simple model ranks better than the mixture."""
     lost = []

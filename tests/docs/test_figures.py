@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", "docs/theory.md", "docs/benchmarks.md", "docs/fitting.md", "docs/quality.md", "docs/rankings.md", "docs/scale.md",
-         "docs/gpu.md", "docs/gpu-internals.md"]  # fmt: skip
+         "docs/gpu.md", "docs/gpu-internals.md", "paper/paper.md"]  # fmt: skip
 MEASURED = re.compile(r"\d(\.\d+)? ?(ms|s|min|h|days|years|µs|MB|GB|×)(?!\w)")
 
 
@@ -28,8 +28,8 @@ def copy(tmp_path):
     """The pages and the results in a folder that may be changed."""
     for folder in ("results", "benchmarks/results"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
-    (tmp_path / "docs").mkdir()
     for page in PAGES:
+        (tmp_path / page).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / page, tmp_path / page)
     return tmp_path
 
