@@ -300,7 +300,7 @@ def costs(_: Results) -> str:
 
 
 def models(results: Results) -> str:
-    return figures_evaluation.hit_rates(results.read("benchmarks/results/summary.json")["records"])
+    return figures_evaluation.hit_rates(results.read("results/summary.json")["records"])
 
 
 BLOCKS: dict[str, dict[str, Callable[[Results], str]]] = {
