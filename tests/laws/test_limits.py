@@ -47,7 +47,9 @@ def test_one_limit_is_exact(kind: Kind):
                     )
 
 
-@pytest.mark.parametrize(("kind", "table"), [(KIND["mixture"], nonempty_entries), (KIND["families"], entries)], ids=["mixture", "families"])
+@pytest.mark.parametrize(
+    ("kind", "table"), [(KIND["mixture"], nonempty_entries), (KIND["families"], entries)], ids=["mixture", "families"]
+)
 def test_several_limits_are_estimated(kind: Kind, table: Any):
     entry = table(kind, BASES[0])[0]
     law, truth = entry.law, entry.truth
