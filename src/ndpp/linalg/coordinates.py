@@ -135,7 +135,8 @@ def _coordinates(X: AnyArray | Rows, W: AnyArray, magnitudes: FloatArray | None)
     of_x, of_w = (float(np.finfo(a.dtype).eps) for a in (X, np.asarray(W)))
     magnitudes = entry_magnitudes(W64) if magnitudes is None else magnitudes
     symmetric = is_symmetric(W64, magnitudes)
-    if symmetric and not np.array_equal(W64, W64.T):
+    is_large = 2 * max(float(W64.max(initial=0.0)), -float(W64.min(initial=0.0))) == np.inf  # refused below
+    if symmetric and (is_large or not np.array_equal(W64, W64.T)):
         W64 = (W64 + W64.T) / 2
     # Rounding of the entries of W moves an eigenvalue by up to d of them; that of X hardly matters, unless W is negative beside X.
     tolerance, found = max(30 * of_w * len(W64), 8 * of_x), None

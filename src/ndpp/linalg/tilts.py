@@ -119,7 +119,7 @@ def tilt_to_size(eigenvalues: AnyArray, target: float) -> float:
 
     Examples
     --------
-    >>> round(tilt_to_size(np.array([1e-3, 1e-3j, -1e-3j]), 1.5) + np.log(1e-3), 9)
+    >>> round(float(tilt_to_size(np.array([1e-3, 1e-3j, -1e-3j]), 1.5) + np.log(1e-3)), 9)
     0.0
     """
     with np.errstate(divide="ignore", over="ignore"):

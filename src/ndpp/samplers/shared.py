@@ -56,6 +56,8 @@ FOR_ROWS = 0.25
 """Part of the memory that is for rows of given items; the rest is for components and sizes."""
 FURTHER, N_AIMS = 4.0, 3
 """Further items of given families that are expected before components are tilted to fewer items, each time a third."""
+MEASURED = 64
+"""Values that are used before they are measured again."""
 PREPARED = 0.75
 """Part of the memory of components that is filled before they are asked for."""
 MANY_ROWS = 12
@@ -137,8 +139,8 @@ class Store:
     """What draws from the components of a mixture: prepared when first needed; the last used stay in memory, at most ``memory`` bytes."""
 
     def __init__(self, mixture: SharedTies, memory: int) -> None:
-        self.mixture, self.memory, self.rows = mixture, memory, Cache(int(FOR_ROWS * memory))
-        self.unions = Cache(memory - self.rows.memory)
+        self.mixture, self.memory, self.rows = mixture, memory, Cache(int(FOR_ROWS * memory), MEASURED)
+        self.unions = Cache(memory - self.rows.memory, MEASURED)
         self._tilts_alone, self._fine_tilts = dict[tuple[int, float], float](), dict[tuple[int, float], float]()
 
     def __reduce__(self) -> Any:

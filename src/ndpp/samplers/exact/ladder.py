@@ -18,8 +18,6 @@ from ndpp.linalg.size_law import nodes, resolvent
 from ndpp.samplers.exact.plan import RUNG_STEP
 
 Value = TypeVar("Value")
-MEASURED = 64
-"""Values that are used before they are measured again: they may have grown."""
 
 
 def n_bytes_of(value: Any) -> int:
@@ -35,19 +33,19 @@ class Cache:
     """Values that depend on their keys alone, so that the cache changes times and never results. Threads may share it.
 
     The values used last are kept, within a budget of bytes: at least one, whatever its size, and those that are pinned, which others refer
-    to. Every byte of them counts.
+    to. Every byte of them counts. Values may grow: they are measured again when a value is made, and after ``measured`` others are used.
     """
 
-    def __init__(self, memory: int) -> None:
-        self.memory = memory
+    def __init__(self, memory: int, measured: int = 1) -> None:
+        self.memory, self.measured = memory, measured
         self._pinned: dict[Hashable, Any] = {}
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
         self._sizes: dict[Hashable, int] = {}
         self._total, self._used = 0, set[Hashable]()
         self._lock = threading.Lock()
 
-    def __reduce__(self) -> tuple[type[Cache], tuple[int]]:
-        return Cache, (self.memory,)
+    def __reduce__(self) -> tuple[type[Cache], tuple[int, int]]:
+        return Cache, (self.memory, self.measured)
 
     def remember(self, key: Hashable, make: Callable[[], Value], *, pinned: bool = False) -> Value:
         """Return the value of ``key``, computed by ``make`` if there is none."""
@@ -58,7 +56,7 @@ class Cache:
                     self._kept.move_to_end(key)
                 value = values[key]
                 self._used.add(key)
-                if len(self._used) < MEASURED:
+                if len(self._used) < self.measured:
                     return value  # type: ignore[no-any-return]
         if not found:
             value = make()
