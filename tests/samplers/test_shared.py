@@ -270,3 +270,14 @@ def test_numbers_of_further_items_share_their_tilts():
     assert sampler.store.rungs.any()
     copied = pickle.loads(pickle.dumps(sampler))
     assert copied.sample(5, rng=0).baskets.to_lists() == sampler.sample(5, rng=0).baskets.to_lists()
+
+
+def test_components_that_were_prepared_for_a_number_of_items_draw_the_same_sets():
+    law, other = random_mixture(), random_mixture()
+    shared.prepare_components(law, MEMORY, 29)
+    store = store_of(law, MEMORY)
+    rungs = store.rungs(store.aim(29))
+    assert rungs.any()
+    assert {(c, float(rung)) for c, rung in enumerate(rungs)} <= set(store.unions._kept)
+    drawn = [one.sampler(size=30, given=[1], memory=MEMORY).sample(5, rng=0).baskets.to_lists() for one in (law, other)]
+    assert drawn[0] == drawn[1]

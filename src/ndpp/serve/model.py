@@ -19,6 +19,7 @@ from ndpp._stop import stopping
 from ndpp._types import FloatArray
 from ndpp._validation import by_name
 from ndpp.answers import ItemTable, Prepared, recommend
+from ndpp.answers.prepared import LEFT
 from ndpp.baskets.groups import read_groups
 from ndpp.errors import InvalidInputError, NDPPError
 from ndpp.inference import PerCategory
@@ -33,8 +34,6 @@ SIZED_ITEMS = 10_000
 """Most items of a mixture for which the sizes of the baskets that contain them are computed, the most popular ones."""
 WARM_SECONDS = 5.0
 """How long a model may take to warm up; what is slower than that is compiled and prepared when it is asked for."""
-TYPICAL = 8
-"""A size that many ask for."""
 WATCH_SECONDS = 0.25
 """Time between two looks at the file."""
 
@@ -76,7 +75,7 @@ class Served(Prepared):
             if time.monotonic() > end:
                 raise TimeoutError
 
-        for size in (None, 3, TYPICAL):
+        for size in (None, 3, 1 + LEFT):
             # What cannot be drawn, or not soon, is told to those who ask for it.
             with contextlib.suppress(NDPPError, TimeoutError), stopping(check):
                 self.draw(1, 0, given=[item], size=size)
