@@ -80,7 +80,7 @@ def run_peer(name: str, split: Path, folder: Path) -> list[dict[str, Any]]:
     return list(json.loads(output.read_text(encoding="utf-8")))
 
 
-def summary(found: dict[str, Ranks], held: HeldOut, base: str) -> dict[str, dict[str, list[float]]]:
+def summary(found: dict[str, Ranks], base: str) -> dict[str, dict[str, list[float]]]:
     """Return each metric of each model as [value, low, high], with the paired difference of the hit rate to the base."""
     out = {}
     for name, ranks in found.items():
@@ -92,7 +92,7 @@ def summary(found: dict[str, Ranks], held: HeldOut, base: str) -> dict[str, dict
         }
         values["hit rate@10 gain"] = ranks.in_top(10) - found[base].in_top(10)
         columns = [Column(metric, value, 0) for metric, value in values.items()]
-        estimates = mean_estimates(columns, held.sizes, Bootstrap(0.95, 1000, np.random.default_rng(0)))
+        estimates = mean_estimates(columns, Bootstrap(0.95, 1000, np.random.default_rng(0)))
         out[name] = {one.name: [one.value, one.low, one.high] for one in estimates}
     return out
 
@@ -118,7 +118,7 @@ def compare(data: str, peers: list[str], folder: Path, kernels: Path | None) -> 
             above, ties = np.array(record.pop("above")), np.array(record.pop("ties"))
             found[record["model"]] = Ranks(above, ties, candidates, np.ones(len(above), bool))
         chosen.append(record)
-    scores = summary(found, held, base="item-item cosine")
+    scores = summary(found, base="item-item cosine")
     return {
         "data": data,
         "n_held_out": len(held.items),
