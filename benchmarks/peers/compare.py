@@ -66,7 +66,7 @@ def parts(folder: str) -> dict[str, Part]:
         "diverse_gpu": script(
             "benchmarks/bench_diversify.py", f"{results}/diverse_gpu.json", 1, "--device", "cuda", missing=cuda
         ),
-        "models": script(f"{PUBLISH}/peers/run.py", "results/peers.json", 60, *peers, missing=data),
+        "models": script(f"{PUBLISH}/peers/run.py", "results/peers.json", 40, *peers, missing=data),
         "registries": Part((*reproduce, "registries", "-o", "results"), "results/registries.json", 10, data),
     }
 
