@@ -46,7 +46,9 @@ def test_every_change_before_and_after_the_context_is_chosen(kind: Kind):
     n_met = 0
     for base in (BASES[0], *OTHER_BASES):
         law, truth = law_of(kind, base), kind.truth(base)
-        plain = Entry(kind, base, (), law.at(store=2, weekday="Sunday"), replace(truth, weights=weights_at(truth.weights, 1, 4)))
+        plain = Entry(
+            kind, base, (), law.at(store=2, weekday="Sunday"), replace(truth, weights=weights_at(truth.weights, 1, 4))
+        )
         for change in ((), *(CHANGES + TILTS + NONEMPTY if base is BASES[0] else TILTS[:2] + NONEMPTY[:4])):
             entry = law_table.changed(plain, change) if law_table.fits(change, base.n_items) else None
             later = entry and law_table.changed(plain._replace(law=law, truth=truth), change)
@@ -57,8 +59,12 @@ def test_every_change_before_and_after_the_context_is_chosen(kind: Kind):
             for found in (entry.law, after):
                 assert probabilities(found) == pytest.approx(entry.truth.p, abs=1e-12), entry
                 assert found.inclusion_probabilities() == pytest.approx(entry.truth.inclusions(), abs=1e-12), entry
-                assert found.nonempty == any(verb == "without_empty" for verb, _ in change) * (change[-1:] != (("condition", (1,)),))
-            assert np.abs(probabilities(later.law) - entry.truth.p).max() > 1e-4 or len(later.law.weights) == 1  # a negative control
+                assert found.nonempty == any(verb == "without_empty" for verb, _ in change) * (
+                    change[-1:] != (("condition", (1,)),)
+                )
+            assert (
+                np.abs(probabilities(later.law) - entry.truth.p).max() > 1e-4 or len(later.law.weights) == 1
+            )  # a negative control
     assert n_met > 25
 
 
@@ -95,7 +101,7 @@ def test_laws_without_context():
     kernel = LowRankKernel(np.eye(2), np.eye(2))
     assert kernel.context == {}
     assert kernel.at(store=1, unknown="skip") is kernel.at() is kernel
-    with pytest.raises(InvalidInputError, match="no context, so 'store' has no effect.*Fit one with context="):
+    with pytest.raises(InvalidInputError, match=r"no context, so 'store' has no effect.*Fit one with context="):
         kernel.at(store=1)
     with pytest.raises(InvalidInputError, match="context goes with sets of any size"):
         law_of(KIND["tied mixture"]).log_probs([[0]], 1, context={"store": [1]})
@@ -124,7 +130,9 @@ def test_absurd_gates_are_refused(tmp_path: Path, levels, shifts, message: str):
     header, arrays = files.load_header(path), load_file(path) | {"gate": np.ascontiguousarray(shifts)}
     fields = header._asdict() | {"format": files.FORMAT, "crc32": files._crc32(arrays), "digest": NO_DIGEST}
     fields = {name: value for name, value in fields.items() if value is not None and name != "shards"}
-    fields |= {name: json.dumps(fields[name]) for name in ("labels", "metadata", "names")} | {"context": json.dumps(levels)}
+    fields |= {name: json.dumps(fields[name]) for name in ("labels", "metadata", "names")} | {
+        "context": json.dumps(levels)
+    }
     save_file(arrays, path, {name: str(value) for name, value in fields.items()})
     seal(path)
     with pytest.raises(ModelFileError, match=f"no valid kernel: .*{message}"):
@@ -133,7 +141,9 @@ def test_absurd_gates_are_refused(tmp_path: Path, levels, shifts, message: str):
 
 @pytest.mark.parametrize("prepared", [False, True])
 @pytest.mark.parametrize("kind", MIXTURES, ids=str)
-def test_files_and_pickles_keep_the_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind, prepared: bool):
+def test_files_and_pickles_keep_the_context(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind, prepared: bool
+):
     law, path = law_of(kind).without_empty(), tmp_path / "law.safetensors"
     ndpp.save(law.prepared() if prepared else law, path)
     assert files.load_header(path).format_version == 7
@@ -163,7 +173,7 @@ def test_headers_with_other_contexts_are_refused(tmp_path: Path, context: str):
         changed = {**header, "__metadata__": header["__metadata__"] | fields}
         text = json.dumps(changed).encode()
         path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + size :])
-        with pytest.raises(ModelFileError, match="header is damaged|nested"):
+        with pytest.raises(ModelFileError, match=r"header is damaged|nested"):
             files.load(path)
 
 

@@ -72,7 +72,9 @@ class Gate:
         for name, values in context.items():
             own, words = self._rows.get(name, {}), list(map(word_of, values))
             if len(words) != n_baskets:
-                raise InvalidInputError(f"must have {n_baskets} values of {name!r}, one per basket; got {len(words)}", argument="context")
+                raise InvalidInputError(
+                    f"must have {n_baskets} values of {name!r}, one per basket; got {len(words)}", argument="context"
+                )
             if strict and not own:
                 raise InvalidInputError(
                     f"{name!r} is not a column of context of this model; it has {_some(list(self.levels))}"
