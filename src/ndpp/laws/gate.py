@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import log_softmax
@@ -25,7 +25,26 @@ from ndpp.errors import InvalidInputError, similar
 MOST_SHIFT = 100.0
 """Largest |β|: a weight times e^100 is as good as certain."""
 LISTED = 8
-"""Values of a column that an error lists."""
+"""Values of a column that are listed."""
+
+
+class Gain(NamedTuple):
+    """What a column gains: log-likelihood per validation basket, beyond the columns kept before it; None if there was no time to tell."""
+
+    column: str
+    n_values: int
+    gain: float | None
+    error: float
+    """The standard error of the gain."""
+    kept: bool
+    strength: float | None = None
+    """λ, by which β was shrunk; None if none was tried."""
+
+    def __str__(self) -> str:
+        if self.gain is None:
+            return f"{self.column} dropped: there was no time to judge it"
+        done = "kept" if self.kept else "dropped"
+        return f"{self.column} {done}: {self.gain:+.4f} ± {self.error:.4f} log-likelihood per basket, {self.n_values} values"
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +96,7 @@ class Gate:
                 )
             if strict and not own:
                 raise InvalidInputError(
-                    f"{name!r} is not a column of context of this model; it has {_some(list(self.levels))}"
+                    f"{name!r} is not a column of context of this model; it has {some_of(list(self.levels))}"
                 )
             found.append([own.get(word, -1) for word in words])
             if strict and -1 in found[-1]:
@@ -103,10 +122,11 @@ def words_of(values: AnyArray | Sequence[Any]) -> AnyArray:
 
 def _new_value(name: str, word: str, known: Sequence[str]) -> InvalidInputError:
     close = similar(word, known)
-    hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"the model knows {_some(known)}"
+    hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"the model knows {some_of(known)}"
     return InvalidInputError(f"unknown {name} {word!r}; {hint}", advice="{unknown:'skip'} takes the plain weights.")
 
 
-def _some(words: Sequence[str]) -> str:
+def some_of(words: Sequence[str]) -> str:
+    """Return the first words of many in one line."""
     more = f", … ({len(words)} in all)" if len(words) > LISTED else ""
     return ", ".join(map(repr, words[:LISTED])) + more

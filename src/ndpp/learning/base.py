@@ -23,12 +23,12 @@ from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import DataWarning, InvalidInputError
 from ndpp.inference import Recommendation, recommend
+from ndpp.laws.gate import Gain
 from ndpp.learning import checkpoint as checkpoints
 from ndpp.learning import forecast
 from ndpp.learning.batches import context_of, in_context, total_weight, weighted, weights_of
 from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.contest import Contest
-from ndpp.learning.context import Gain
 from ndpp.learning.forecast import Forecast
 from ndpp.learning.run import Clock, Run
 from ndpp.learning.trainer import Objective, P, Trainer, TrainingSettings
@@ -261,7 +261,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
             "ended": self.ended_,
             "validation_log_likelihood": self.validation_score_,
             "independent_log_likelihood": self.baseline_score_,
-        } | ({"context": [gain.data() for gain in self.context_]} if self.context_ else {})
+        } | ({"context": [gain._asdict() for gain in self.context_]} if self.context_ else {})
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -22,7 +22,7 @@ from ndpp._stop import look
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
-from ndpp.laws.gate import Gate
+from ndpp.laws.gate import Gain, Gate
 from ndpp.learning.batches import context_of, weights_of
 from ndpp.learning.run import OutOfTime
 
@@ -38,29 +38,6 @@ BLOCK = 512
 """Baskets whose weights are gathered at a time."""
 STEPS, FTOL = 100, 1e-7
 """Most steps of L-BFGS, and the relative gain below which it ends."""
-
-
-class Gain(NamedTuple):
-    """What a column gains: log-likelihood per validation basket, beyond the columns kept before it. None if there was no time to tell."""
-
-    column: str
-    n_values: int
-    gain: float | None
-    error: float
-    """The standard error of the gain."""
-    kept: bool
-    strength: float
-    """λ."""
-
-    def data(self) -> dict[str, Any]:
-        """Return the same for JSON, and ``says`` it in words."""
-        says = "dropped, as there was no time to judge it"
-        if self.gain is not None:
-            says = f"{'kept' if self.kept else 'dropped'}: {self.gain:+.4f} ± {self.error:.4f} per basket, {self.n_values} values"
-        return {**self._asdict(), "strength": self.strength if self.strength < np.inf else None, "says": says}
-
-    def __str__(self) -> str:
-        return f"{self.column} {self.data()['says']}"
 
 
 def check_context(training: Baskets, held_out: Baskets | None) -> None:
@@ -95,11 +72,11 @@ def learn_context(law: Any, training: Baskets, held_out: Baskets) -> tuple[Gate 
                 gains += [gain for _, gain in tried.values()]
                 break
             now, gain = tried[name]
-            strengths[name] = gain.strength
+            strengths[name] = gain.strength or np.inf
             gains.append(gain)
             left.remove(name)
     except OutOfTime:
-        gains += [Gain(name, len(values[name]), None, 0.0, False, np.inf) for name in left]
+        gains += [Gain(name, len(values[name]), None, 0.0, False) for name in left]
     gate = Gate({name: values[name] for name in now}, np.concatenate(list(now.values()))) if now else None
     return gate, tuple(gains)
 
@@ -117,13 +94,13 @@ def _best(
     training, judged = tables
     before, share = judged.log_likelihoods(now), judged.counts / judged.counts.sum()
     found = now | {name: np.zeros((training.n_values[name], len(training.log_weights)))}
-    best, shifts = Gain(name, training.n_values[name], 0.0, 0.0, False, np.inf), found
+    best, shifts = Gain(name, training.n_values[name], 0.0, 0.0, False), found
     for strength in STRENGTHS if training.n_values[name] > 1 else ():
         shifts = _fitted(training, shifts, strengths | {name: strength})
         gains = judged.log_likelihoods(shifts) - before
         gain = float(share @ gains)
         error = float(np.sqrt(np.sum((share * (gains - gain)) ** 2)))
-        if best.strength < np.inf and gain <= (best.gain or 0.0):
+        if best.strength is not None and gain <= (best.gain or 0.0):
             break
         best, found = best._replace(gain=gain, error=error, kept=gain > CLEAR * error, strength=strength), shifts
     return found, best
