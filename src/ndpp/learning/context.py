@@ -4,8 +4,8 @@ Maximised is Σ_n log Σ_c w_c(x_n) P_c(S_n) − Σ_f λ_f/2 ‖β_f‖² over t
 same context share their weights, so that a value with its gradient takes two passes over the table. The mean of β_f over the training
 baskets is 0: a column tells how contexts differ, and cannot gain by mending w. Values with few baskets stay near 0.
 
-Columns are added one by one, the one that gains most first, as long as the validation baskets gain by ``CLEAR`` standard errors; λ_f
-is the one with which they gain most.
+Each column is fitted alone, with the λ_f with which the validation baskets gain most. Then columns are added one by one, the one that gains
+most first, and kept if the validation baskets gain by ``CLEAR`` standard errors beyond the columns kept before it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ from ndpp.learning.run import OutOfTime
 
 CLEAR = 2.0
 """Standard errors of its gain by which a column must gain to be kept."""
-STRENGTHS = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
+TINY = 1e-6
+"""Gains that may be due to rounding."""
+STRENGTHS = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3)
 """λ, strongest first; the search ends where validation baskets no longer gain."""
 MAX_LEVELS = 1000
 """Most values of a column."""
-MAX_ENTRIES = 2**27
-"""Most entries of the table (512 MB); with more training baskets than fit, some of them are taken at random."""
+MAX_ENTRIES = 2**25
+"""Most entries of the table (128 MB); with more training baskets than fit, some of them are taken at random."""
 BLOCK = 512
 """Baskets whose weights are gathered at a time."""
 STEPS, FTOL = 100, 1e-7
@@ -62,23 +64,21 @@ def learn_context(law: Any, training: Baskets, held_out: Baskets) -> tuple[Gate 
     values = {name: _in_order(words) for name, words in context_of(training).items()}
     if len(training) > (most := max(1, MAX_ENTRIES // len(law.weights))):
         training = training[np.sort(np.random.default_rng(0).permutation(len(training))[:most])]
-    now, strengths, gains, left = dict[str, FloatArray](), dict[str, float](), list[Gain](), list(values)
+    now, strengths, gains = dict[str, FloatArray](), dict[str, float](), dict[str, Gain]()
     try:
         tables = [_Table.of(law, baskets, values) for baskets in (training, held_out)]
-        while left:
-            tried = {name: _best(tables, now, strengths, name) for name in left}
-            name = max(left, key=lambda name: tried[name][1].gain or 0.0)
-            if not tried[name][1].kept:
-                gains += [gain for _, gain in tried.values()]
-                break
-            now, gain = tried[name]
-            strengths[name] = gain.strength or np.inf
-            gains.append(gain)
-            left.remove(name)
+        alone = {name: _best(tables, {}, {}, name, STRENGTHS) for name in values}
+        for name in sorted(alone, key=lambda name: -(alone[name][1].gain or 0.0)):
+            shifts, gain = alone[name]
+            if gain.strength and gain.kept and now:
+                shifts, gain = _best(tables, now | shifts, strengths, name, [gain.strength])
+            if gain.strength and gain.kept:
+                now, strengths = shifts, strengths | {name: gain.strength}
+            gains[name] = gain
     except OutOfTime:
-        gains += [Gain(name, len(values[name]), None, 0.0, False) for name in left]
+        gains |= {name: Gain(name, len(values[name]), None, 0.0, False) for name in values if name not in gains}
     gate = Gate({name: values[name] for name in now}, np.concatenate(list(now.values()))) if now else None
-    return gate, tuple(gains)
+    return gate, tuple(gains.values())
 
 
 def _in_order(words: AnyArray) -> tuple[str, ...]:
@@ -88,21 +88,26 @@ def _in_order(words: AnyArray) -> tuple[str, ...]:
 
 
 def _best(
-    tables: Sequence[_Table], now: dict[str, FloatArray], strengths: dict[str, float], name: str
+    tables: Sequence[_Table],
+    start: dict[str, FloatArray],
+    strengths: dict[str, float],
+    name: str,
+    tried: Sequence[float],
 ) -> tuple[dict[str, FloatArray], Gain]:
-    """Return β of one more column and of those before it, with the λ with which the validation baskets gain most, and the gain."""
+    """Return β of a column and of those that have a λ already, for the λ with which the validation baskets gain most; and that gain."""
     training, judged = tables
-    before, share = judged.log_likelihoods(now), judged.counts / judged.counts.sum()
-    found = now | {name: np.zeros((training.n_values[name], len(training.log_weights)))}
-    best, shifts = Gain(name, training.n_values[name], 0.0, 0.0, False), found
-    for strength in STRENGTHS if training.n_values[name] > 1 else ():
+    n_values, share = training.n_values[name], judged.counts / judged.counts.sum()
+    before = judged.log_likelihoods({one: shifts for one, shifts in start.items() if one in strengths})
+    found = shifts = {name: np.zeros((n_values, len(training.log_weights)))} | start
+    best = Gain(name, n_values, 0.0, 0.0, False)
+    for strength in tried if n_values > 1 else ():
         shifts = _fitted(training, shifts, strengths | {name: strength})
         gains = judged.log_likelihoods(shifts) - before
         gain = float(share @ gains)
-        error = float(np.sqrt(np.sum((share * (gains - gain)) ** 2)))
         if best.strength is not None and gain <= (best.gain or 0.0):
             break
-        best, found = best._replace(gain=gain, error=error, kept=gain > CLEAR * error, strength=strength), shifts
+        error = float(np.sqrt(np.sum((share * (gains - gain)) ** 2)))
+        best, found = Gain(name, n_values, gain, error, gain > max(CLEAR * error, TINY), strength), shifts
     return found, best
 
 
