@@ -215,7 +215,7 @@ class InContext(Prepared):
         self.plain, self.inclusions, self.missions = plain, plain.inclusions, plain.missions
 
     @property
-    def sizes(self) -> FloatArray | None:  # type: ignore[override]
+    def sizes(self) -> FloatArray | None:
         """P(|S| = k), if that of the plain law is known."""
         return None if self.plain.sizes is None else np.asarray(self.law.size_distribution())
 

@@ -114,7 +114,7 @@ def sample(
     seed = _seed(drawing.seed, writing.output, resume=resume)
     made_with = {
         "seed": seed, "first": first, "model_crc32": files.fingerprint(model), "sampler": sampler, "mission": mission, "size": size,
-        "given": fixed.tolist(), **chosen, **how, **({"at": sorted(at)} if at else {}), "steps": steps, "start": start, "device": engine,
+        "given": fixed.tolist(), **chosen, **how, "at": sorted(at) if at else None, "steps": steps, "start": start, "device": engine,
     }  # fmt: skip
 
     def draw(done: int) -> Iterator[Baskets]:
@@ -167,7 +167,7 @@ def complete(
     seed = _seed(drawing.seed, writing.output, resume=resume)
     made_with: dict[str, Any] = {
         "seed": seed, "model_crc32": files.fingerprint(model), "number": number, "size": size, "add": add, "device": drawing.device,
-        **chosen, **how, **({"at": sorted(at)} if at else {}), "given": [items.tolist() for items in starts],
+        **chosen, **how, "at": sorted(at) if at else None, "given": [items.tolist() for items in starts],
     }  # fmt: skip
 
     def draw(done: int) -> Iterator[Baskets]:

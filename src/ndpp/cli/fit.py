@@ -137,10 +137,10 @@ def fit(
             with _stage(f"reading {source.name}{_reading_time(baskets)}"):
                 asked = [name.strip() for name in (context or "").split(",") if name.strip()], time_column
                 require(items is None or not asked[0], "--items is for files of ids; --context for tables with columns")
-                data, known = _read(source, *asked, as_labels=labels, **({} if items is None else {"items": items}))
+                data, known = _read(source, *asked, as_labels=labels, items=items)
                 held_out, held_known = None, None
                 if validation is not None:
-                    held_out, held_known = _read(source.sibling(validation), *asked, like=data)
+                    held_out, held_known = _read(source.sibling(validation), *asked, data)
             chosen = {**asdict(settings), "rank": rank, "n_missions": missions}
             if epochs is not None:
                 warnings.warn("--epochs is now called --max-epochs", FutureWarning, stacklevel=1)
@@ -167,13 +167,19 @@ def fit(
 
 
 def _read(
-    source: Source, context: Sequence[str], time: str | None, *, like: Baskets | None = None, **options: Any
+    source: Source,
+    context: Sequence[str],
+    time: str | None,
+    like: Baskets | None = None,
+    *,
+    items: Any = None,
+    **options: Any,
 ) -> tuple[Baskets, Mapping[str, Any] | None]:
     """Return the baskets of a file, over the items of others if there are any, and the columns of --context, None without it."""
     if context:
         orders = source.read_orders(context, time, like, **options)
         return orders.baskets, orders.context
-    return source.read(**options) if like is None else source.read_for(like, ids=False), None
+    return source.read(items=items, **options) if like is None else source.read_for(like, ids=False), None
 
 
 def _reading_time(path: str) -> str:

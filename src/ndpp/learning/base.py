@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import wraps
 from pathlib import Path
@@ -167,7 +167,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         self.ended_ = contest.train(run)
         with run.stage("finishing", float("inf")):
             self._keep(contest.lead)
-        self.context_: tuple[Gain, ...] = ()
+        self.context_: Sequence[Gain] = ()
         if context_of(training) and self.ended_ != "interrupted":
             run.clock.reserve = 0.0
             with run.stage(f"context: {', '.join(context_of(training))}", 1.0):

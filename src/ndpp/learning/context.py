@@ -155,7 +155,7 @@ class _Table(NamedTuple):
 
     def weights(self, spread: Any, shifts: FloatArray) -> FloatArray:
         """Return w_c(x) of each context."""
-        return np.exp(log_softmax(self.log_weights + spread.T @ shifts, axis=1))
+        return np.asarray(np.exp(log_softmax(self.log_weights + spread.T @ shifts, axis=1)))
 
     def sums(self, weights: FloatArray, at: IntArray) -> FloatArray:
         """Return Σ_c w_c(x) P_c(S) of each basket, which has context ``at``."""
