@@ -66,9 +66,11 @@ class Prepared:
         self._lock = threading.RLock()
 
     @classmethod
-    def of(cls, model: Any) -> Prepared:
-        """Return a law, fitted estimator or prepared model as a prepared one."""
-        return model if isinstance(model, Prepared) else cls(model)
+    def of(cls, model: Any, context: Any = None, *, unknown: str = "error") -> Prepared:
+        """Return a law, fitted estimator or prepared model as a prepared one, in a context as ``law.at`` takes it if there is one."""
+        own = model if isinstance(model, Prepared) else cls(model)
+        law = own.law.at(context, unknown=unknown) if context else own.law
+        return own if law is own.law else InContext(own, law)
 
     # -- names ---------------------------------------------------------------------------------------------------------------
 
@@ -203,6 +205,19 @@ class Prepared:
             sampler = own.to_complete(given, size)
         found: list[list[int]] = sampler.sample(n, rng=seed).baskets.to_lists()
         return found
+
+
+class InContext(Prepared):
+    """A prepared law in a context: its components, and so its missions, are those of the ``plain`` one."""
+
+    def __init__(self, plain: Prepared, law: Any) -> None:
+        super().__init__(law, plain.table)
+        self.plain, self.inclusions, self.missions = plain, plain.inclusions, plain.missions
+
+    @property
+    def sizes(self) -> FloatArray | None:
+        """P(|S| = k), if that of the plain law is known."""
+        return None if self.plain.sizes is None else np.asarray(self.law.size_distribution())
 
 
 def _shared(sampler: Exact, given: Items, size: int | None, n: int, seed: int) -> Iterator[list[int]]:

@@ -149,6 +149,7 @@ async def model(request: Request) -> Response:
 
     def described(model: Served) -> s.ModelAnswer:
         about: dict[str, Any] = {"name": model.name, "checksum": model.checksum, "columns": s.Column.of(model.table)}
+        about["context"] = model.law.context
         return s.ModelAnswer(**vars(answers.describe(model)), **about)
 
     return await ask(request, described)
@@ -233,7 +234,8 @@ def _check_drawn(request: Request, question: s.DrawAsk) -> None:
 @api.post("/probability", response_model=records.Likelihood, summary="How likely is a basket")
 async def probability(request: Request, question: s.ProbabilityAsk) -> Response:
     """The probability of a basket, of its size, and how it compares with independent items."""
-    return await ask(request, lambda model: answers.probability(model, question.basket, unknown=question.unknown))
+    asked = {name: getattr(question, name) for name in ("basket", "unknown", "context")}
+    return await ask(request, lambda model: answers.probability(model, **asked))
 
 
 @api.post("/batch", summary="Many baskets", response_class=StreamingResponse, responses={200: LINES})
@@ -257,6 +259,7 @@ def _resolved(model: Served, ask: s.BatchAsk) -> tuple[s.BatchAsk, list[s.Item]]
     skipped: list[s.Item] = []
     unknown = skipped if ask.unknown == "skip" else None
     lists: dict[str, Any] = {name: getattr(ask, name) for name in ("candidates", "exclude")}
+    model.law.at(ask.context, unknown=ask.unknown)  # what is wrong with it is told at once
     if ask.task == "complete":  # whose items cannot be put back where others are excluded
         lists = {name: items and model.ids(items, name, unknown).tolist() for name, items in lists.items()}
         model.limits(ask.limits, **lists)  # what is wrong with them is told at once, not for each basket
@@ -289,9 +292,9 @@ async def _lines(request: Request, model: Served, ask: s.BatchAsk, skipped: list
 def _of_batch(model: Served, ask: s.BatchAsk, basket: list[s.Item], i: int) -> Record:
     """Answer the question for one basket."""
     if ask.task == "probability":
-        return answers.probability(model, basket, unknown=ask.unknown)
+        return answers.probability(model, basket, unknown=ask.unknown, context=ask.context)
     lists: dict[str, Any] = {
-        name: getattr(ask, name) for name in ("n", "ids", "exclude", "candidates", "unknown", "limits")
+        name: getattr(ask, name) for name in ("n", "ids", "exclude", "candidates", "unknown", "limits", "context")
     }
     if ask.task == "recommend":
         order = {name: getattr(ask, name) for name in ("ranking", "damping", "support", "per_category")}
