@@ -1,18 +1,19 @@
-"""What tables say about items: groups, such as categories, and all columns."""
+"""What tables say about items: groups, such as categories, factors, and all columns."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from ndpp.baskets.baskets import Baskets
 from ndpp.baskets.files import format_of, name_of, read_table
 from ndpp.baskets.frames import PathOrFile
-from ndpp.baskets.labels import MISSING, Rules, encode
+from ndpp.baskets.labels import MISSING, Rules, encode, many
 from ndpp.baskets.lines import MissingColumnError
-from ndpp.errors import DataWarning, InvalidInputError
+from ndpp.errors import DataWarning, InvalidInputError, UnknownItemError, UnknownLabelError
 
 
 def read_groups(
@@ -51,6 +52,49 @@ def read_columns(
 
     The column ``item`` names the items, without ``labels`` by ids. The table may hold products that are not in the catalogue.
     """
+    columns, rows, items = _read_rows(source, n_items, labels, encoding)
+    out: dict[str, list[str | None]] = {column: [None] * n_items for column in columns}
+    for column, values in columns.items():
+        for row, item in zip(rows, items):
+            word = "" if values[row] is None else str(values[row]).strip()
+            out[column][item] = None if word in MISSING else word
+    return out
+
+
+def read_factors(
+    source: PathOrFile,
+    n_items: int,
+    labels: Sequence[str] | None,
+    *,
+    encoding: str | None = None,
+    unknown: str = "error",
+) -> dict[int, float]:
+    """Return the numbers ≥ 0 in the column ``factor`` of a table, by item; ``unknown="skip"`` leaves out unknown items and counts them."""
+    columns, rows, items = _read_rows(source, n_items, labels, encoding, unknown)
+    name, out = name_of(source), dict[int, float]()
+    if "factor" not in columns:
+        raise MissingColumnError(name, "factor", [*columns, "item"], "The table needs the columns 'item' and 'factor'")
+    for row, item in zip(rows, items):
+        word = columns["factor"][row]
+        try:
+            out[item] = float(word)
+        except (TypeError, ValueError):
+            out[item] = -1.0
+        if not 0 <= out[item] < np.inf:
+            such = item if labels is None else labels[item]
+            raise InvalidInputError(
+                f"{name}: a factor is a number ≥ 0, and 0 for what is out of stock; that of {such!r} is {word!r}"
+            )
+    return out
+
+
+def _read_rows(
+    source: PathOrFile, n_items: int, labels: Sequence[str] | None, encoding: str | None, unknown: str | None = None
+) -> tuple[dict[str, list[Any]], list[int], list[int]]:
+    """Return the columns of a table other than ``item``, and the rows and ids of items of the catalogue, each in one row.
+
+    Others are left out, with ``unknown="skip"`` with a warning; with "error" they are one.
+    """
     columns, name = read_table(source, encoding), name_of(source)
     if "item" not in columns:
         raise MissingColumnError(name, "item", list(columns), "The table needs a column 'item', a row per item")
@@ -58,10 +102,17 @@ def read_columns(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
         words = rules.clean(columns.pop("item"))
-    rows = [row for row, word in enumerate(words) if word is not None]
-    items, _ = encode(rules.items([words[row] for row in rows]), rules.labels, unknown="skip")
+    rows = np.array([row for row, word in enumerate(words) if word is not None], np.int64)
+    items, _ = encode(rules.items([words[row] for row in rows.tolist()]), rules.labels, unknown="skip")
     known = (items >= 0) & (items < n_items)
-    if not known.any():
+    if unknown is not None and not known.all():
+        new = words[rows[np.argmin(known)]]
+        if unknown == "error":
+            error: Exception = UnknownItemError(int(new), n_items) if labels is None else UnknownLabelError(new, labels)
+            raise InvalidInputError(f"{name}: {error}", advice="Leave such items out with {unknown:'skip'}")
+        text = f"{name}: skipped {many(int((~known).sum()), 'unknown item')}, such as {new!r}"
+        warnings.warn(text, DataWarning, stacklevel=3)
+    elif not known.any():
         there = f"such as {labels[0]!r}" if labels else f"0 to {n_items - 1}"
         raise InvalidInputError(
             f"{name}: none of its {len(items):,} items is in the catalogue, whose items are {there}"
@@ -70,9 +121,4 @@ def read_columns(
     if len(twice):
         such = int(twice[0]) if labels is None else labels[twice[0]]
         raise InvalidInputError(f"{name} names item {such!r} twice; it can have one row")
-    out: dict[str, list[str | None]] = {column: [None] * n_items for column in columns}
-    for column, values in columns.items():
-        for row, item in zip(np.array(rows)[known].tolist(), items[known].tolist()):
-            word = "" if values[row] is None else str(values[row]).strip()
-            out[column][item] = None if word in MISSING else word
-    return out
+    return columns, rows[known].tolist(), items[known].tolist()
