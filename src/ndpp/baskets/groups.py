@@ -52,7 +52,8 @@ def read_columns(
 
     The column ``item`` names the items, without ``labels`` by ids. The table may hold products that are not in the catalogue.
     """
-    columns, rows, items = _read_rows(source, n_items, labels, encoding)
+    columns = read_table(source, encoding).columns
+    rows, items = _rows_of(columns.pop("item"), name_of(source), n_items, labels)
     out: dict[str, list[str | None]] = {column: [None] * n_items for column in columns}
     for column, values in columns.items():
         for row, item in zip(rows, items):
@@ -70,11 +71,9 @@ def read_factors(
     unknown: str = "error",
 ) -> dict[int, float]:
     """Return the numbers ≥ 0 in the column ``factor`` of a table, by item; ``unknown="skip"`` leaves out unknown items and counts them."""
-    columns, rows, items = _read_rows(source, n_items, labels, encoding, unknown)
-    name, out = name_of(source), dict[int, float]()
-    if "factor" not in columns:
-        raise MissingColumnError(name, "factor", [*columns, "item"], "The table needs the columns 'item' and 'factor'")
-    for row, item in zip(rows, items):
+    advice, name, out = "The table needs the columns 'item' and 'factor'", name_of(source), dict[int, float]()
+    columns = read_table(source, encoding, needed=("item", "factor"), advice=advice).columns
+    for row, item in zip(*_rows_of(columns["item"], name, n_items, labels, unknown)):
         word = columns["factor"][row]
         try:
             out[item] = float(word)
@@ -88,20 +87,17 @@ def read_factors(
     return out
 
 
-def _read_rows(
-    source: PathOrFile, n_items: int, labels: Sequence[str] | None, encoding: str | None, unknown: str | None = None
-) -> tuple[dict[str, list[Any]], list[int], list[int]]:
-    """Return the columns of a table other than ``item``, and the rows and ids of items of the catalogue, each in one row.
+def _rows_of(
+    names: list[Any], name: str, n_items: int, labels: Sequence[str] | None, unknown: str | None = None
+) -> tuple[list[int], list[int]]:
+    """Return the rows of a column of items whose item is in the catalogue, each in one row, and their ids.
 
     Others are left out, with ``unknown="skip"`` with a warning; with "error" they are one.
     """
-    columns, name = read_table(source, encoding), name_of(source)
-    if "item" not in columns:
-        raise MissingColumnError(name, "item", list(columns), "The table needs a column 'item', a row per item")
     rules = Rules(None if labels is None else tuple(labels), as_labels=labels is not None, missing="skip", name=name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
-        words = rules.clean(columns.pop("item"))
+        words = rules.clean(names)
     rows = np.array([row for row, word in enumerate(words) if word is not None], np.int64)
     items, _ = encode(rules.items([words[row] for row in rows.tolist()]), rules.labels, unknown="skip")
     known = (items >= 0) & (items < n_items)
@@ -121,4 +117,4 @@ def _read_rows(
     if len(twice):
         such = int(twice[0]) if labels is None else labels[twice[0]]
         raise InvalidInputError(f"{name} names item {such!r} twice; it can have one row")
-    return columns, rows[known].tolist(), items[known].tolist()
+    return rows[known].tolist(), items[known].tolist()
