@@ -158,7 +158,7 @@ def complete(
     allowed, chosen = lists.narrowed(kernel, np.unique(starts.indices))
     only = starts.indices if chosen["only"] is None else chosen["only"]
     kept, how = lists.limited(kernel, starts, chosen)
-    gone = [item for item, factor in chosen.get("boost", ()) if factor == 0]
+    gone = np.array([item for item, factor in chosen.get("boost", ()) if factor == 0], np.int64)
     others = np.union1d(
         np.setdiff1d(starts.indices, only), np.intersect1d(starts.indices, gone)
     )  # given in some baskets alone
