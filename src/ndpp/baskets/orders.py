@@ -239,7 +239,7 @@ def _times(
     """Return the earliest time of each basket, in seconds; its others must be within a day."""
     values = table.columns[column]
     if not isinstance(values, np.ndarray):
-        values = np.array([_moment(value, time_format) for value in values])
+        values = np.array([moment(value, time_format) for value in values])
     found = values.astype("datetime64[s]")
     if np.isnat(found).any():
         row = int(np.argmax(np.isnat(found)))
@@ -262,7 +262,7 @@ def _times(
 
 
 @lru_cache(2**16)
-def _moment(value: Any, time_format: str | None) -> Any:
+def moment(value: Any, time_format: str | None = None) -> Any:
     """Return a time without its zone, the hour on the clock of the shop; NaT if it cannot be read."""
     try:
         if isinstance(value, str):
