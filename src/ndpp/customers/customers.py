@@ -48,7 +48,9 @@ MOST_CUSTOMERS = 10_000
 """Customers on whom habits are fitted, and others on whom they are tried."""
 NOBODY = Layers(Store.blank(np.empty(0, "S1")), Store.blank(np.empty(0, "S1")))
 BLOCK = 1024
-"""Customers for whom recommendations are made at a time."""
+"""Customers for whom recommendations are made at a time, and fewer if"""
+CHANCES = 2**22
+"""this many chances are computed for them (32 MB)."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -148,10 +150,10 @@ class Customers:
         report["recall@10"] = [
             float(others.recall(given, p).mean()) for given in (habits, habits._replace(strength=0.0, damping=0.0))
         ]
-        made = replace(self, habits=habits)
+        made = self._changed(habits=habits)
         if len(self.plain.weights) > 1:
             made = made._with_missions([Cases.of(trips, half, MOST_BASKETS) for half in halves], report)
-        return replace(made, report=report)
+        return made._changed(report=report)
 
     def _with_missions(self, parts: Sequence[Cases], report: dict[str, Any]) -> Customers:
         """Return the customers with own missions, and with missions of weekdays and seasons, where these gain."""
@@ -170,7 +172,7 @@ class Customers:
         best = max(own, key=lambda prior: float(own[prior][0].mean()))
         report["own missions"] = {"gain": float(own[best][1].mean()), "kept": is_gain(*own[best])}
         if report["own missions"]["kept"]:
-            made = replace(made, habits=self.habits._replace(mission_prior=best))
+            made = made._changed(habits=self.habits._replace(mission_prior=best))
         for name in CONTEXTS if parts[0].last.times is not None else ():
             ratios = context_missions(parts[0].before, name, posteriors[0], weights)
             words = [CALENDAR[name](np.asarray(part.last.times)).tolist() for part in parts]
@@ -178,7 +180,7 @@ class Customers:
             found = gains([w / w.sum(axis=1, keepdims=True) for w in mixed])
             report[name] = {"gain": float(found[1].mean()), "kept": is_gain(*found)}
             if report[name]["kept"]:
-                made = replace(made, contexts={**made.contexts, name: ratios})
+                made = made._changed(contexts={**made.contexts, name: ratios})
         return made
 
     # -- one customer --------------------------------------------------------------------------------------------------------
@@ -277,16 +279,20 @@ class Customers:
         if rule.ranking.is_whole:
             raise InvalidInputError("must be continuation or lift for many customers", argument="ranking")
 
+        same_missions = not self.habits.mission_prior and (time is None or not self.contexts)
+        is_sparse = baskets is None and same_missions and rule.caps is None
+        step = BLOCK if is_sparse else max(1, min(BLOCK, CHANCES // plain.n_items))
+
         def block(start: int) -> list[Recommendation | None]:
-            own = self._state(ids[start : start + BLOCK])
+            own = self._state(ids[start : start + step])
+            if is_sparse:
+                return self._best_sparse(rule, own, time)
             weights = self._weights(own, time)
             if baskets is None:
-                if weights is None and rule.caps is None:
-                    return self._best_sparse(rule, own, time)
                 chances = np.array(np.broadcast_to(self._chances(own, time), (len(own.mass), plain.n_items)))
                 held = [np.empty(0, np.int64)] * len(chances)
             else:
-                begun = baskets[start : start + BLOCK]
+                begun = baskets[start : start + step]
                 held, single = list(begun), [] if weights is None else [begun[i : i + 1] for i in range(len(begun))]
                 chances = scores_or_nan(plain, begun, whole=False) if weights is None else np.concatenate(
                     [scores_or_nan(self._mission_law(w[None]), one, whole=False) for w, one in zip(weights, single)]
@@ -294,7 +300,7 @@ class Customers:
             self._raise(chances, own, time)
             return [None if np.isnan(row[0]) else rule.best(row, items) for row, items in zip(chances, held)]
 
-        starts = range(0, len(ids), BLOCK)
+        starts = range(0, len(ids), step)
         if n_jobs == 1:
             found = [block(start) for start in starts]
         else:
@@ -372,7 +378,7 @@ class Customers:
         if customer not in self:
             raise InvalidInputError("is not a customer, so there is nothing to forget", argument="customer")
         gone = Store.blank(encoded([customer]))
-        return replace(self, layers=self.layers.with_changed(gone))
+        return self._changed(layers=self.layers.with_changed(gone))
 
     def with_law(self, law: Any) -> Customers:
         """Return the customers with another law, such as that of tonight; items are found by their labels."""
@@ -479,6 +485,14 @@ class Customers:
             warnings.warn("no order has both a customer and an item that the law knows", DataWarning, stacklevel=3)
         return kept
 
+    def _changed(self, **changes: Any) -> Customers:
+        """Return these customers with changes, and what is known of the law."""
+        made = replace(self, **changes)
+        vars(made).update(
+            (name, vars(self)[name]) for name in ("_popularity", "_inclusions", "_number") if name in vars(self)
+        )
+        return made
+
     def _with(self, state: Store, trips: Trips) -> Customers:
         """Return the customers after orders of some of them, ``state`` as they are now."""
         if not len(trips.who):
@@ -486,7 +500,7 @@ class Customers:
         touched, who = np.unique(trips.who, return_inverse=True)
         store = self._added(state.rows(touched), trips._replace(who=who))
         layers = self.layers.with_changed(store) if len(self.layers.base.ids) else replace(NOBODY, base=store)
-        return replace(self, layers=layers, clock=max(self.clock, int(trips.seconds().max())))
+        return self._changed(layers=layers, clock=max(self.clock, int(trips.seconds().max())))
 
     def _added(self, state: Store, trips: Trips) -> Store:
         posterior = self._posterior(trips.baskets) if self.habits.mission_prior else np.zeros((len(trips.who), 0))
