@@ -210,6 +210,20 @@ def test_a_history_stands_for_a_customer() -> None:
         customers.factors_of([["whisky"]])
 
 
+def test_histories_without_times_are_spaced_as_usual() -> None:
+    law = shop()
+    habits = Habits(0.8, True, 2.0, 0.7, gap=2.0)
+    customers = Customers(law, habits, clock=int(START.astype(np.int64)))
+    named = customers.factors_of([["item 1"], ["item 2", "item 1"]])
+    orders = Orders(Baskets.from_lists([[1], [2, 1]], labels=law.labels), times=START - DAY * np.array([28, 14]))
+    assert named == pytest.approx(customers.factors_of(orders))
+    assert customers.factors_of(orders, time="2027-01-01")["item 1"] < named["item 1"]
+    with pytest.raises(InvalidInputError, match="time must be a time such as 2026-03-01"):
+        customers.factors_of(orders, time="soon")
+    with pytest.raises(InvalidInputError, match="must have times"):
+        customers.update(orders_of(law, times=False))
+
+
 # ---- counts, updates and files --------------------------------------------------------------------------------------
 
 

@@ -37,7 +37,7 @@ from ndpp.customers.habits import (
 )
 from ndpp.customers.store import NEVER, WEEK, Layers, Store, Trips, encoded
 from ndpp.errors import DataWarning, InvalidInputError
-from ndpp.inference.ranking import DAMPING, TIE, ZERO_CHANCE, Rule
+from ndpp.inference.ranking import DAMPING, ZERO_CHANCE, Rule, rounded
 from ndpp.inference.recommendation import Recommendation, Recommendations
 from ndpp.inference.scores import scores_of_one, scores_or_nan
 from ndpp.laws.catalogue import Catalogue
@@ -125,7 +125,7 @@ class Customers:
         made = cls(law)
         orders = made._read(orders, customer=customer, time=time, basket=basket, item=item, **how)
         if not len(orders):
-            raise InvalidInputError("no order has both a customer and an item that the law knows", argument="orders")
+            raise InvalidInputError("no order has both a customer and an item that the law knows")
         ids, trips = Trips.of(orders)
         again = np.flatnonzero(np.bincount(trips.who) > 1)
         if len(again) < LEAST_CUSTOMERS:
@@ -548,7 +548,7 @@ class Customers:
         """Return by how much the counts of each customer have decayed since the customer's last order."""
         if not self.habits.by_time:
             return np.ones(len(own.mass))
-        now = self.clock if time is None else int(moment(time).astype(np.int64))
+        now = self.clock if time is None else int(_time(time).astype(np.int64))
         passed = np.where(own.last == NEVER, 0, np.maximum(now - np.where(own.last == NEVER, now, own.last), 0))
         return np.asarray(self.habits.decay ** (passed / WEEK))
 
@@ -567,7 +567,7 @@ class Customers:
             fade = self._fade(own, time)
             out = (own.missions * fade[:, None] + prior * out) / (own.mass * fade + prior)[:, None]
         for name, ratios in contexts.items():
-            out *= ratios.get(str(CALENDAR[name](moment(time)[None])[0]), 1.0)
+            out *= ratios.get(str(CALENDAR[name](_time(time)[None])[0]), 1.0)
         return np.asarray(out / out.sum(axis=1, keepdims=True))
 
     def _chances(self, own: Store, time: Any) -> FloatArray:
@@ -593,7 +593,8 @@ class Customers:
         chances[owners, own.items] = np.where(before > ZERO_CHANCE, raised, before)
 
 
-def rounded(keys: FloatArray) -> FloatArray:
-    """Return keys that are equal where they agree up to rounding."""
-    mantissa, exponent = np.frexp(keys)
-    return np.asarray(np.ldexp(np.round(mantissa * TIE), exponent))
+def _time(time: Any) -> Any:
+    found = moment(time)
+    if np.isnat(found):
+        raise InvalidInputError(f"must be a time such as 2026-03-01 or 2026-03-01 12:30; got {time!r}", argument="time")
+    return found

@@ -187,7 +187,8 @@ def fit_habits(cases: Cases, chances: FloatArray, times: bool) -> Habits:
             method="Nelder-Mead", options=options,
         )  # fmt: skip
         found.append((end.fun, habits_at(np.clip(end.x, -8, 8), by_time)))
-    return min(found, key=lambda pair: pair[0])[1]
+    gaps = cases.weeks[cases.baskets == 0]
+    return min(found, key=lambda pair: pair[0])[1]._replace(gap=float(np.median(gaps)) if times else 1.0)
 
 
 def is_gain(validation: FloatArray, others: FloatArray) -> bool:
