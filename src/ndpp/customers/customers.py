@@ -71,7 +71,7 @@ class Customers:
     >>> customers.next_basket("ann", n=2).labels, customers.next_basket("bob", n=2).labels
     (('milk', 'rye'), ('milk', 'rye'))
     >>> round(customers.factors("ann")["rye"], 3)
-    1.327
+    1.326
     """
 
     plain: Any
