@@ -162,7 +162,7 @@ class Personal:
         missions: float | None,
         mission_decay: float,
     ) -> FloatArray:
-        """Return 1 − (1 − p)(1 − αh) with α = ``strength``, where p is by the customer's own weights of components unless ``missions`` is None."""
+        """Return 1 − (1 − p)(1 − αh) with α = ``strength``; p has the customer's own weights of components, unless ``missions`` is None."""
         own = self.law.weights[None] if missions is None else self.own_weights(missions, mission_decay)[users]
         return tilted(own @ self.inclusions, self.habits(users, decay, prior), strength)
 

@@ -33,8 +33,8 @@ Grid = Mapping[str, Sequence[Any]]
 class Histories:
     """The last basket of each customer, which is to be predicted, and the baskets before it.
 
-    ``train`` are all baskets but the last ones, customer by customer, oldest first: ``counts`` of each customer, and then those of customers
-    who are not predicted. Half of the customers are for validation, the others are for testing.
+    ``train`` are all baskets but the last ones, customer by customer, oldest first: ``counts`` of each customer, and then those of
+    customers who are not predicted. Half of the customers are for validation, the others are for testing.
     """
 
     train: Baskets
@@ -47,7 +47,7 @@ class Histories:
     def of(cls, orders: Orders, *, rng: int, most: int | None = None) -> Histories:
         """Divide orders; ``most`` is the largest number of validation customers to use."""
         assert orders.customers is not None
-        names, customers = np.unique(orders.customers, return_inverse=True)
+        customers = np.unique(orders.customers, return_inverse=True)[1]
         counts = np.bincount(customers)
         shown = np.where(counts >= LEAST, 0, 1)[customers]
         order = np.lexsort((np.arange(len(customers)), customers, shown))
@@ -68,6 +68,7 @@ class Histories:
 
     @property
     def n_items(self) -> int:
+        """Number of items in the catalogue."""
         return self.train.n_items
 
     @cached_property
@@ -120,7 +121,7 @@ class Measures(NamedTuple):
 
 
 def measured(ranked: IntArray, wanted: BoolArray, k: int) -> Measures:
-    """Return the measures of the first k of ranked items, (customers, at least k); customers of whom no item is wanted are left out.
+    """Return the measures of the first k of ranked items, (customers, k); customers of whom no item is wanted are left out.
 
     Examples
     --------
@@ -133,13 +134,9 @@ def measured(ranked: IntArray, wanted: BoolArray, k: int) -> Measures:
     sizes = wanted[some].sum(axis=1)
     gains = 1 / np.log2(np.arange(2, k + 2))
     ideal = np.cumsum(gains)[np.minimum(sizes, k) - 1]
-    return Measures(found.sum(axis=1) / sizes, found @ gains / ideal, found.any(axis=1).astype(np.float64))
-
-
-def ranked(scores: FloatArray, k: int) -> IntArray:
-    """Return the k items with the largest scores, best first; of equal scores the smaller id comes first."""
-    k = min(k, scores.shape[1])
-    return np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    return Measures(
+        found.sum(axis=1) / sizes, found @ gains[: found.shape[1]] / ideal, found.any(axis=1).astype(np.float64)
+    )
 
 
 Scores = Callable[..., FloatArray]
@@ -184,7 +181,7 @@ def _first(scores: Scores, histories: Histories, users: IntArray, settings: Sett
 
 
 def best_ids(scores: FloatArray, k: int) -> IntArray:
-    """Return what :func:`ranked` does, sorting few items."""
+    """Return the k items with the largest scores, best first; of equal scores the smaller id comes first."""
     k = min(k, scores.shape[1])
     least = -np.partition(-scores, k - 1, axis=1)[:, k - 1 : k]
     found = np.empty((len(scores), k), np.int64)
