@@ -46,8 +46,17 @@ GRID: Grid = {
     "decay": (0.8, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 1.0), "prior": (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0),
     "strength": (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), "missions": (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, None),
     "mission_decay": (0.8, 0.9, 0.95, 0.98, 1.0),
+    "fast": (0.0, 0.1, 0.2, 0.3, 0.5), "loyalty": (0.0, 0.25, 0.5, 0.75, 1.0),
 }  # fmt: skip
-START: Settings = {"decay": 0.95, "prior": 5.0, "strength": 0.6, "missions": 10.0, "mission_decay": 0.98}
+START: Settings = {
+    "decay": 0.95,
+    "prior": 5.0,
+    "strength": 0.6,
+    "missions": 10.0,
+    "mission_decay": 0.98,
+    "fast": 0.0,
+    "loyalty": 0.0,
+}
 
 
 class MethodRow(NamedTuple):
@@ -145,37 +154,51 @@ class Personal:
         sums = self.histories.by_customer(decayed) @ self.posteriors
         return np.asarray((sums + missions * self.law.weights) / (total + missions))
 
-    def habits(self, users: IntArray, decay: float, prior: float) -> FloatArray:
-        """Return h_a = Σ_t δ^age 1[a ∈ basket_t] / (Σ_t δ^age + κ) with δ = ``decay`` and κ = ``prior``."""
-        decayed = decay**self.histories.age
-        total = np.bincount(self.histories.customer, decayed)[users, None] + prior
-        return np.asarray(self.histories.weighted(decayed)[users].toarray() / total, np.float64)
+    @cached_property
+    def repeats(self) -> FloatArray:
+        """P(a ∈ next basket | a ∈ basket) of the customers' training baskets, over its mean; items bought rarely are drawn to the mean."""
+        matrix, follows = self.histories.matrix, self.histories.age[:-1] > 0
+        now, then = matrix[:-1][follows], matrix[1:][follows]
+        both, bought = (np.asarray(each.sum(axis=0)).ravel() for each in (now.multiply(then), now))
+        mean = both.sum() / bought.sum()
+        return np.asarray((both + 20 * mean) / (bought + 20) / mean)
+
+    def decayed(self, decay: float, prior: float) -> Any:
+        """Return Σ_t δ^age 1[a ∈ basket_t] / (Σ_t δ^age + κ) with δ = ``decay`` and κ = ``prior``, sparse, of all customers."""
+        weights = decay**self.histories.age
+        total = np.bincount(self.histories.customer, weights) + prior
+        return self.histories.weighted(weights / total[self.histories.customer])
+
+    def habits(
+        self, users: IntArray, *, decay: float, prior: float, strength: float, fast: float, loyalty: float
+    ) -> FloatArray:
+        """Return α_a h_a of some customers.
+
+        h is (1 − f) times the habits that fade with ``decay`` plus f = ``fast`` times those that fade four times as fast. α_a is
+        ``strength`` times the relative rate at which item a is bought again to the power ``loyalty``, at most 1.
+        """
+        found = self.decayed(decay, prior)[users]
+        if fast:
+            found = (1 - fast) * found + fast * self.decayed(decay**4, prior)[users]
+        return np.asarray(found.toarray() * np.minimum(strength * self.repeats**loyalty, 1.0), np.float64)
 
     def scores(
-        self,
-        _: Histories,
-        users: IntArray,
-        *,
-        decay: float,
-        prior: float,
-        strength: float,
-        missions: float | None,
-        mission_decay: float,
+        self, _: Histories, users: IntArray, *, missions: float | None, mission_decay: float, **habits: float
     ) -> FloatArray:
-        """Return 1 − (1 − p)(1 − αh) with α = ``strength``; p has the customer's own weights of components, unless ``missions`` is None."""
+        """Return 1 − (1 − p)(1 − αh), where p has the customer's own weights of components, unless ``missions`` is None."""
         own = self.law.weights[None] if missions is None else self.own_weights(missions, mission_decay)[users]
-        return tilted(own @ self.inclusions, self.habits(users, decay, prior), strength)
+        return tilted(own @ self.inclusions, self.habits(users, **habits))
 
 
-def tilted(p: FloatArray, habits: FloatArray, strength: float) -> FloatArray:
+def tilted(p: FloatArray, habits: FloatArray) -> FloatArray:
     """Return the probability of each item once it is also bought out of habit.
 
     Examples
     --------
-    >>> tilted(np.array([0.2]), np.array([0.5]), 0.6).round(3).tolist()
+    >>> tilted(np.array([0.2]), np.array([0.3])).round(3).tolist()
     [0.44]
     """
-    return np.asarray(1 - (1 - p) * (1 - strength * habits))
+    return np.asarray(1 - (1 - p) * (1 - habits))
 
 
 # -- the comparison ----------------------------------------------------------------------------------------------------------
@@ -273,9 +296,9 @@ def _within(data: str, shop: Personal, settings: Settings, seed: int) -> list[Wi
             part = slice(start, start + 500)
             plain, habits = (
                 ranking.scores_many(law, rest[part]),
-                shop.habits(users[part], settings["decay"], settings["prior"]),
+                shop.habits(users[part], **{name: value for name, value in settings.items() if "mission" not in name}),
             )
-            personal = with_habits(ranking, plain, popularity, habits, settings["strength"])
+            personal = with_habits(ranking, plain, popularity, habits)
             for name, scores in (("plain", plain), ("personal", personal)):
                 keys = scores / unit
                 for row, items in enumerate(rest[part]):
@@ -291,18 +314,16 @@ def _within(data: str, shop: Personal, settings: Settings, seed: int) -> list[Wi
     return found
 
 
-def with_habits(
-    ranking: Ranking, scores: FloatArray, popularity: FloatArray, habits: FloatArray, strength: float
-) -> FloatArray:
+def with_habits(ranking: Ranking, scores: FloatArray, popularity: FloatArray, habits: FloatArray) -> FloatArray:
     """Return the scores of a ranking once items are tilted by the factors of customers.
 
     For completions P(J ∪ a) / P(J) this multiplies by the factor s_a that takes P(a) to 1 − (1 − P(a))(1 − αh). For continuations P(a | J)
     takes the place of P(a).
     """
     if not ranking.is_whole:
-        return tilted(scores, habits, strength)
+        return tilted(scores, habits)
     p = popularity.clip(1e-12, 1 - 1e-12)
-    new = tilted(p, habits, strength).clip(max=1 - 1e-12)
+    new = tilted(p, habits).clip(max=1 - 1e-12)
     return np.asarray(scores * new * (1 - p) / (p * (1 - new)))
 
 

@@ -85,18 +85,25 @@ def test_own_missions_and_habits_by_hand(histories):
         np.array([[4.0, 1.0, 0.25, 0.25], [0.25, 0.25, 1.0, 4.0]]), np.eye(4), np.zeros((4, 4)), [0.5, 0.5]
     )
     shop, cem = Personal(law, histories), np.array([2])
-    habit = shop.habits(cem, 0.5, 1.0)[0]
-    assert habit == pytest.approx([0, 0, 1.5 / 2.5, 1 / 2.5])
+    settings = {"decay": 0.5, "prior": 1.0, "strength": 0.6, "fast": 0.0, "loyalty": 0.0}
+    habit = shop.habits(cem, **settings)[0]
+    assert habit == pytest.approx([0, 0, 0.6 * 1.5 / 2.5, 0.6 * 1 / 2.5])
+    fast = shop.habits(cem, **{**settings, "fast": 0.25})[0]
+    assert fast[2] == pytest.approx(0.6 * (0.75 * 1.5 / 2.5 + 0.25 * (1 + 0.5**4) / (1 + 0.5**4 + 1)))
+    # Of baskets after which another is known, 2 have item 0 and it comes again in 2, and so on.
+    mean = 4 / 5
+    assert shop.repeats == pytest.approx((np.array([2, 1, 1, 0]) + 20 * mean) / (np.array([2, 2, 1, 0]) + 20) / mean)
+    loyal = shop.habits(cem, **{**settings, "loyalty": 0.5})[0]
+    assert loyal == pytest.approx(habit * shop.repeats**0.5)
     posterior = np.stack([law.responsibilities(basket, whole=True) for basket in ([2], [2, 3])])
     weights = (0.9 * posterior[0] + posterior[1] + 3 * law.weights) / (1.9 + 3)
-    settings = {"decay": 0.5, "prior": 1.0, "strength": 0.6, "mission_decay": 0.9}
     p = weights @ law.component_inclusions()
-    assert shop.scores(histories, cem, missions=3.0, **settings)[0] == pytest.approx(
-        1 - (1 - p) * (1 - 0.6 * habit), rel=1e-5
+    assert shop.scores(histories, cem, missions=3.0, mission_decay=0.9, **settings)[0] == pytest.approx(
+        1 - (1 - p) * (1 - habit), rel=1e-5
     )
     p = law.inclusion_probabilities()
-    assert shop.scores(histories, cem, missions=None, **settings)[0] == pytest.approx(
-        1 - (1 - p) * (1 - 0.6 * habit), rel=1e-5
+    assert shop.scores(histories, cem, missions=None, mission_decay=0.9, **settings)[0] == pytest.approx(
+        1 - (1 - p) * (1 - habit), rel=1e-5
     )
 
 
@@ -108,7 +115,7 @@ def test_completions_with_habits_are_those_of_the_tilted_law():
     for item, factor in enumerate(factors):  # the factor of an item alone makes its probability the wanted one
         alone = law.tilt({item: factor}).inclusion_probabilities()
         assert alone[item] == pytest.approx(new[item])
-    found = with_habits(Ranking.COMPLETION, Ranking.COMPLETION.scores(law, [0])[None], p, habits, 0.6)
+    found = with_habits(Ranking.COMPLETION, Ranking.COMPLETION.scores(law, [0])[None], p, 0.6 * habits)
     expected = Ranking.COMPLETION.scores(law.tilt(factors), [0])
     assert found[0, 1:] == pytest.approx(expected[1:])
 
