@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -25,7 +26,8 @@ import numpy as np
 from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.baskets.orders import Orders
-from ndpp.errors import needing
+from ndpp.customers import Customers
+from ndpp.errors import DataWarning, needing
 from ndpp.inference.ranking import DAMPING, Ranking, powers
 from ndpp.laws.files import load
 from ndpp.laws.law import Law
@@ -36,7 +38,7 @@ from ndpp_experiments.next_basket_rivals import Grid, Histories, Measures, Score
 from ndpp_experiments.plots import Bar, rejections
 from ndpp_experiments.record import Finding, Result, Say
 
-OURS, KS = "`ndpp`", (10, 20)
+OURS, FITTED, KS = "`ndpp`, tuned", "`ndpp.Customers`", (10, 20)
 LISTS = ("all items", "all items, repeats count", "all items, new ones count", "bought before", "new to the customer")
 """Which items are listed and, where not all are, which of the last basket count."""
 MOST_BASKET = 100
@@ -131,6 +133,22 @@ class Personal:
     histories: Histories
 
     @cached_property
+    def customers(self) -> Customers:
+        """Customers of the training orders, with habits fitted to these alone."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)  # of few customers, in quick runs
+            return Customers.fit(self.law, self.histories.orders)
+
+    def fitted_scores(self, _: Histories, users: IntArray) -> FloatArray:
+        """Return scores in the order of ``Customers.next_basket``."""
+        found = np.full((len(users), self.law.n_items), -np.inf)
+        names = self.histories.names[users].tolist()
+        for row, best in zip(found, self.customers.recommend_many(names, n=self.law.n_items)):
+            assert best is not None
+            row[best.items] = -np.arange(len(best.items), dtype=np.float64)
+        return found
+
+    @cached_property
     def inclusions(self) -> FloatArray:
         """P_c(a ∈ S) of all components."""
         return self.law.component_inclusions().astype(np.float32)
@@ -221,6 +239,7 @@ def methods(shop: Personal) -> list[Method]:
         Method("own, then all", rivals.both, {}, {}),
         Method("UP-CF@r", rivals.up_cf, rivals.UP_CF, rivals.UP_CF_START),
         Method("TIFU-KNN", rivals.tifu_knn, rivals.TIFU_KNN, rivals.TIFU_KNN_START),
+        Method(FITTED, shop.fitted_scores, {}, {}),
         Method(OURS, shop.scores, GRID, START),
     ]
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from ndpp._types import BoolArray, FloatArray, IntArray
+from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.baskets.orders import Orders
 
@@ -42,29 +42,26 @@ class Histories:
     last: Baskets
     validation: IntArray
     test: IntArray
+    names: AnyArray
+    orders: Orders
+    """The orders of ``train``, in order of time."""
 
     @classmethod
     def of(cls, orders: Orders, *, rng: int, most: int | None = None) -> Histories:
         """Divide orders; ``most`` is the largest number of validation customers to use."""
         assert orders.customers is not None
-        customers = np.unique(orders.customers, return_inverse=True)[1]
+        names, customers = np.unique(orders.customers, return_inverse=True)
         counts = np.bincount(customers)
-        shown = np.where(counts >= LEAST, 0, 1)[customers]
-        order = np.lexsort((np.arange(len(customers)), customers, shown))
-        baskets, customers, shown = orders.baskets[order], customers[order], shown[order]
-        is_last = np.append(customers[1:] != customers[:-1], True) & (shown == 0)
-        counts = counts[counts >= LEAST] - 1
-        drawn = np.random.default_rng(rng).permutation(len(counts))
-        half = len(counts) // 2
+        is_few = counts < LEAST
+        order = np.lexsort((np.arange(len(customers)), customers, is_few[customers]))
+        baskets, customers = orders.baskets[order], customers[order]
+        is_last = np.append(customers[1:] != customers[:-1], True) & ~is_few[customers]
+        drawn = np.random.default_rng(rng).permutation(np.count_nonzero(~is_few))
+        half = len(drawn) // 2
         validation, test = np.sort(drawn[: half if most is None else min(half, most)]), np.sort(drawn[half:])
-        return cls(baskets[~is_last], counts, baskets[is_last], validation, test)
-
-    def before(self) -> Histories:
-        """Return the same customers one basket earlier: for each, the newest training basket is to be predicted."""
-        ends = np.cumsum(self.counts) - 1
-        kept = np.ones(len(self.train), bool)
-        kept[ends] = False
-        return Histories(self.train[kept], self.counts - 1, self.train[ends], self.validation, self.test)
+        return cls(
+            baskets[~is_last], counts[~is_few] - 1, baskets[is_last], validation, test, names[~is_few], orders[np.sort(order[~is_last])]
+        )  # fmt: skip
 
     @property
     def n_items(self) -> int:

@@ -28,6 +28,8 @@ def test_the_last_basket_is_apart_and_nothing_else_is_lost(histories):
     assert histories.popularity.tolist() == pytest.approx([3 / 9, 3 / 9, 4 / 9, 3 / 9])
     assert sorted([*histories.validation, *histories.test]) == [0, 1, 2]
     assert not set(histories.validation) & set(histories.test)
+    assert histories.names.tolist() == ["ann", "bob", "cem"]
+    assert histories.orders.customers.tolist() == ["ann"] * 3 + ["bob"] * 2 + ["short"] * 2 + ["cem"] * 2
 
 
 def test_the_last_basket_of_nobody_changes_a_score(histories):
@@ -137,5 +139,5 @@ def test_the_quick_run_knows_habits():
     ours, crowd = at[next_basket.OURS, "all items"], at["bestsellers", "all items"]
     assert ours.recall_10 > crowd.recall_10 + 2 * crowd.ahead_error
     assert crowd.ahead_by == pytest.approx(ours.recall_10 - crowd.recall_10)
-    assert len(result.tables[""]) == 6 * len(next_basket.LISTS)
+    assert len(result.tables[""]) == 7 * len(next_basket.LISTS)
     assert all(row.personal > row.plain for row in result.tables["within"])
