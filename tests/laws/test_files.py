@@ -217,8 +217,8 @@ BAD = {
         "not one that ndpp.save wrote",
     ),
     "newer": (
-        lambda p: _rewrite_header(p, lambda m: m.update(format_version="7", ndpp_version="9.9")),
-        r"format version 7, written by ndpp 9\.9; this ndpp knows versions up to 6\. Upgrade with: pip install -U",
+        lambda p: _rewrite_header(p, lambda m: m.update(format_version="8", ndpp_version="9.9")),
+        r"format version 8, written by ndpp 9\.9; this ndpp knows versions up to 7\. Upgrade with: pip install -U",
     ),
     "a folder's index alone": (
         lambda p: _rewrite_header(p, lambda m: m.update(format_version="2")),
