@@ -99,6 +99,7 @@ def sample(
       ndpp sample model.safetensors -n 5 --at store=3 --at weekday=Sunday
       ndpp sample model.safetensors -n 5 --candidates-file stock.txt --unknown skip
       ndpp sample model.safetensors --limit 'dairy=1..2' --limit 'price<=20' --table products.csv
+      ndpp sample model.safetensors -n 5 --boost factors.csv
       ndpp sample model.safetensors -n 500 | ndpp evaluate model.safetensors -
     """
     kernel = files.load_model_at(model, at, unknown)
@@ -160,7 +161,10 @@ def complete(
     allowed, chosen = lists.narrowed(kernel, np.unique(starts.indices))
     only = starts.indices if chosen["only"] is None else chosen["only"]
     kept, how = lists.limited(kernel, starts, chosen)
-    others = np.setdiff1d(starts.indices, only)  # no candidates, but given in some baskets
+    gone = np.array([item for item, factor in chosen.get("boost", ()) if factor == 0], np.int64)
+    others = np.union1d(
+        np.setdiff1d(starts.indices, only), np.intersect1d(starts.indices, gone)
+    )  # given in some baskets alone
     sizes = [size if add is None else n_given + add for n_given in starts.sizes.tolist()]
     if baskets is not None:
         files.check_sizes(allowed, starts, sizes)

@@ -69,6 +69,7 @@ def recommend(
       ndpp recommend model.safetensors baskets.csv --candidates-file stock.txt --unknown skip
       ndpp recommend model.safetensors -g tea --category-of categories.csv --max-per-category 2
       ndpp recommend model.safetensors -g tea --limit 'dairy<=1' --limit 'price<=20' --table products.csv
+      ndpp recommend model.safetensors -g tea --boost factors.csv
       echo "tea" | ndpp recommend model.safetensors - --json
     """
     check_table(output, model, baskets, *limits.files, categories.category_of)

@@ -36,6 +36,7 @@ from ndpp.errors import (
     ZeroProbabilityError,
 )
 from ndpp.laws.catalogue import Catalogue
+from ndpp.laws.changes import Alike, Changes
 from ndpp.laws.gate import Gate
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.limits import Estimate, Limit, Limits
@@ -49,7 +50,7 @@ NEGLIGIBLE_POSTERIOR = 1e-14
 """Components with a smaller posterior are left out of averages."""
 
 
-class Law(Moments, ABC):
+class Law(Moments, Changes, ABC):
     """A distribution over sets of items."""
 
     catalogue: Catalogue
@@ -140,6 +141,14 @@ class Law(Moments, ABC):
     @abstractmethod
     def _tilt(self, ids: IntArray, factors: FloatArray | None) -> Law:
         """Return P(S) Π_{i∈S} s_i, normalised, of sets of the items ``ids``, ascending, with these factors s > 0 (None: 1)."""
+
+    @abstractmethod
+    def _with_alike(self, alike: Sequence[Alike]) -> Law:
+        """Return the components with a new item for each of these at the end, at the level of those it is like, and any weights."""
+
+    @abstractmethod
+    def _only_items(self, keep: IntArray) -> Law:
+        """Return the components over the items ``keep`` alone, ascending, given that no others are in, with any weights."""
 
     parametrisation: ClassVar[str]
     """What files call distributions of this kind."""

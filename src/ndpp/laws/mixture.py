@@ -11,7 +11,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from ndpp._validation import check_matrix, check_odds, frozen
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels
 from ndpp.errors import InvalidInputError, NoConditionalKernelError, ZeroProbabilityError
+from ndpp.laws.catalogue import Catalogue
+from ndpp.laws.changes import Alike
 from ndpp.laws.gate import Gate
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
@@ -250,8 +252,7 @@ class Mixture(Law):
         """Return the components tilted, with weights ∝ w_c Z_c(s) / Z_c."""
         rest = self._each_tilted(ids, factors)
         log_weights = self._log_weights + rest.log_normalizers() - self.log_normalizers()
-        every, weights = np.arange(len(log_weights)), np.exp(log_weights - log_sum(log_weights))
-        return rest._chosen(every, weights, self.names)._gated(self)
+        return cast(Mixture, rest._leaving_out(np.exp(log_weights - log_sum(log_weights)), False))._gated(self)
 
     def _weighed(self, weights: FloatArray) -> Mixture:
         """Return the components of positive weight, with these weights."""
@@ -289,3 +290,14 @@ class Mixture(Law):
         return Mixture(
             [kernel._tilt(ids, factors) for kernel in self._plain_components], self.weights, names=self.names
         )
+
+    def _with_alike(self, alike: Sequence[Alike]) -> Mixture:
+        return Mixture([kernel._with_alike(alike) for kernel in self._plain_components], self.weights, names=self.names)
+
+    def _only_items(self, keep: IntArray) -> Mixture:
+        return Mixture([kernel._only_items(keep) for kernel in self._plain_components], self.weights, names=self.names)
+
+    def _named(self, catalogue: Catalogue) -> Mixture:
+        made: Mixture = super()._named(catalogue)
+        made._plain_components = tuple(kernel._named(catalogue) for kernel in self._plain_components)
+        return made

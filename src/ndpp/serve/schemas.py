@@ -18,6 +18,7 @@ Id = Annotated[int, Field(strict=True, ge=0, le=2**31 - 1, description="position
 Label = Annotated[str, Field(strict=True, min_length=1, max_length=limits.LABEL_LENGTH, description="name of the item")]
 Item = Id | Label
 Share = Annotated[float, Field(ge=0, le=1)]
+Factor = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Items = Annotated[list[Item], Field(max_length=limits.BASKET_ITEMS)]
 Listed = Annotated[list[Item], Field(max_length=limits.LISTED_ITEMS)]
 InWords = Annotated[list[Annotated[str, Field(max_length=limits.LABEL_LENGTH)]], Field(max_length=limits.BASKET_LIMITS)]
@@ -86,6 +87,21 @@ class Limited(Forgiving):
     )
 
 
+class Boosted(Ask):
+    """How much more likely items are than the model says, and what is not there."""
+
+    boost: Annotated[dict[Label, Factor], Field(max_length=limits.LISTED_ITEMS)] = Field(
+        {},
+        description="The odds of items times factors, by label, in addition to the factors of the server. A boost is prepared when it is "
+        "first asked for, some seconds for a large model; the last few are kept.",
+        examples=[{"butter": 2.0, "jam": 0.5}],
+    )
+    out_of_stock: Listed = Field(
+        [],
+        description="Items that are not there: their factor is 0. Unlike `exclude`, this makes room for what is bought instead.",
+    )
+
+
 class Categorized(Ask):
     """From which categories items may come, and how many from each."""
 
@@ -100,7 +116,7 @@ class Categorized(Ask):
     )
 
 
-class RecommendAsk(WithBasket, Ranked, Limited, Categorized):
+class RecommendAsk(WithBasket, Ranked, Limited, Boosted, Categorized):
     """What goes with it?"""
 
     n: Count = Field(10, description="Most items to return.")
@@ -109,7 +125,7 @@ class RecommendAsk(WithBasket, Ranked, Limited, Categorized):
     )
 
 
-class DrawAsk(Limited):
+class DrawAsk(Limited, Boosted):
     """Draw baskets."""
 
     n: Samples = Field(1, description="How many baskets to draw.")
@@ -125,7 +141,7 @@ class ProbabilityAsk(WithBasket, Forgiving):
     """How likely is this basket?"""
 
 
-class WhyAsk(WithBasket, Forgiving):
+class WhyAsk(WithBasket, Forgiving, Boosted):
     """What does an item's score owe to popularity, to the mission and to ties?"""
 
     ranking: Ranking = Field(Ranking.CONTINUATION, description="As in `recommend`.")
