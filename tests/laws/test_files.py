@@ -173,7 +173,8 @@ def _rewrite_arrays(path: Path, **arrays: np.ndarray | None) -> None:
     new = {name: array for name, array in {**old, **arrays}.items() if array is not None}
     fields = {**model_files.load_header(path)._asdict(), "format": model_files.FORMAT, "crc32": model_files._crc32(new)}
     fields |= {name: json.dumps(fields[name]) for name in ("labels", "metadata", "shards", "names")}
-    save_file(new, path, {name: str(value) for name, value in (fields | {"digest": NO_DIGEST}).items()})
+    fields |= {"digest": NO_DIGEST}
+    save_file(new, path, {name: str(value) for name, value in fields.items() if value is not None})
     seal(path)
 
 
