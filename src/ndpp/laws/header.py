@@ -17,9 +17,9 @@ from safetensors import SafetensorError, safe_open
 from ndpp.errors import InvalidInputError, ModelFileError, UncheckedModelWarning
 
 FORMAT = "ndpp-kernel"
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 """The newest version that this library reads: 1 for plain files, 2 for folders, 3 for mixtures, 4 for families, 5 for prepared ones, 6 for
-distributions that leave out the empty set."""
+distributions that leave out the empty set, 7 for what features say about new items."""
 PARAMETRISATIONS = ("xw",), ("xw", "tied", "mixture", "families")
 """Before version 3, and from then on."""
 FIELDS = {"format", "format_version", "ndpp_version", "parametrisation", "n_items", "n_columns", "labels", "crc32", "metadata", "shards",

@@ -42,7 +42,7 @@ FLOOR = 1e-6
 """In scores a basket is at least this many times as probable as under independent items."""
 NEARLY_ALL, FEW = 0.95, 20
 """Share of baskets with a single item from which on fitting warns, if there are at least so many baskets."""
-UNTOLD = ("checkpoint", "minutes", "progress", "random_state")
+UNTOLD = ("checkpoint", "item_features", "minutes", "progress", "random_state")
 """Parameters that do not belong to how a model was made."""
 
 estimator = dataclass(kw_only=True, eq=False, repr=False)
