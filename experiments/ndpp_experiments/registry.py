@@ -62,6 +62,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         "beyond": "Beyond the paper: exact samples against the walk",
         "limits": "Beyond the paper: exact samples under limits",
         "registries": "Amazon's registries: test log-likelihood beside a published one",
+        "new_items": "New products: hidden items placed by name and by features",
     }.items()
 }
 """Experiments by name, in the order of the paper, and then those that are not in it."""
