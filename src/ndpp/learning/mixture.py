@@ -203,6 +203,7 @@ class MixtureNDPP(BasketModel[Shape, Components]):
     ) -> MixtureObjective:
         begin = Components(*(torch.as_tensor(one).to(self.device, self._dtype()).contiguous() for one in values))
         begin = begin._replace(X=begin.X[: data.touched.n_items].clone())
+        begin = begin._replace(in_factors=begin.in_factors.to(begin.X), in_X=begin.in_X.to(begin.X))
         if self.item_features is None or is_trial:
             return MixtureObjective(patterns, self._penalties(), begin, data, judged)
         F = self._features()
