@@ -2,8 +2,9 @@
 
     NDPP_DATA=… python experiments/publish/peers/run.py --kernels kernels -o results/peers.json
 
-See README.md beside this file. A peer that cannot be installed or run is recorded with the last lines of the error. What a peer has
-found is kept in the folder and used again; delete it there to run the peer anew.
+See README.md in the folder above. A peer that cannot be installed or run is recorded with the last lines of the error. What a peer has
+found is kept in the folder and used again; delete it there to run the peer anew. Models of an earlier run that are not run now stay in
+the output.
 """
 
 from __future__ import annotations
@@ -29,20 +30,22 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 from quality import N_VALIDATION, load  # noqa: E402 - the splits are those of quality.py
 
-SMALL = ("groceries", "amazon_apparel", "amazon_3cat", "uk_retail")
+DATA = ("groceries", "amazon_apparel", "amazon_3cat", "uk_retail", "foodcom", "complete_journey")
+SMALL = DATA[:2]
 N_TEST = 2000
 
 
 class Peer(NamedTuple):
-    """A script, and the packages that its environment needs."""
+    """A script, the packages that its environment needs, and the data sets that it is run on unless others are named."""
 
     script: str
     packages: tuple[str, ...]
+    data: tuple[str, ...] = DATA
 
 
 PEERS = {
     "implicit": Peer("implicit_models.py", ("implicit==0.7.3",)),
-    "choice-learn": Peer("aleacarta.py", ("choice-learn==1.3.3", "tensorflow", "scipy")),
+    "choice-learn": Peer("aleacarta.py", ("choice-learn==1.3.3", "tensorflow", "scipy"), SMALL),
 }
 
 
@@ -79,7 +82,7 @@ def run_peer(name: str, split: Path, folder: Path) -> list[dict[str, Any]]:
     return list(json.loads(output.read_text(encoding="utf-8")))
 
 
-def summary(found: dict[str, Ranks], held: HeldOut, base: str) -> dict[str, dict[str, list[float]]]:
+def summary(found: dict[str, Ranks], base: str) -> dict[str, dict[str, list[float]]]:
     """Return each metric of each model as [value, low, high], with the paired difference of the hit rate to the base."""
     out = {}
     for name, ranks in found.items():
@@ -91,7 +94,7 @@ def summary(found: dict[str, Ranks], held: HeldOut, base: str) -> dict[str, dict
         }
         values["hit rate@10 gain"] = ranks.in_top(10) - found[base].in_top(10)
         columns = [Column(metric, value, 0) for metric, value in values.items()]
-        estimates = mean_estimates(columns, held.sizes, Bootstrap(0.95, 1000, np.random.default_rng(0)))
+        estimates = mean_estimates(columns, Bootstrap(0.95, 1000, np.random.default_rng(0)))
         out[name] = {one.name: [one.value, one.low, one.high] for one in estimates}
     return out
 
@@ -117,7 +120,7 @@ def compare(data: str, peers: list[str], folder: Path, kernels: Path | None) -> 
             above, ties = np.array(record.pop("above")), np.array(record.pop("ties"))
             found[record["model"]] = Ranks(above, ties, candidates, np.ones(len(above), bool))
         chosen.append(record)
-    scores = summary(found, held, base="item-item cosine")
+    scores = summary(found, base="item-item cosine")
     return {
         "data": data,
         "n_held_out": len(held.items),
@@ -127,9 +130,16 @@ def compare(data: str, peers: list[str], folder: Path, kernels: Path | None) -> 
     }
 
 
+def kept(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Return the new record with the models of an older one that were not run again; the split and the held-out items are the same."""
+    ran = {peer["model"] for peer in new["peers"]}
+    peers = [peer for peer in old["peers"] if peer["model"] not in ran] + new["peers"]
+    return new | {"metrics": old["metrics"] | new["metrics"], "peers": peers}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", nargs="+", default=SMALL)
+    parser.add_argument("--data", nargs="+", metavar="NAME")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
     parser.add_argument(
         "--kernels", type=Path, metavar="FOLDER", help="models that experiments/publish/quality.py --kernels saved"
@@ -138,9 +148,12 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("peers.json"))
     chosen = parser.parse_args()
     chosen.folder.mkdir(parents=True, exist_ok=True)
-    for data in chosen.data:
-        record = compare(data, chosen.peers, chosen.folder, chosen.kernels)
+    for data in chosen.data or DATA:
+        peers = [name for name in chosen.peers if chosen.data or data in PEERS[name].data]
+        record = compare(data, peers, chosen.folder, chosen.kernels)
         there = json.loads(chosen.output.read_text(encoding="utf-8"))["records"] if chosen.output.exists() else []
+        for old in (one for one in there if one["data"] == data):
+            record = kept(old, record)
         records = [one for one in there if one["data"] != data] + [record]
         with replacing(chosen.output) as temporary:
             temporary.write_text(

@@ -389,7 +389,8 @@ class FamilyMixture(SharedTies):
         untied = LowRankKernel(
             self.base.X * keep[:, None], base.W, background=np.ones(len(keep)), magnitudes=base._magnitudes
         )
-        return self._changed(odds=odds[:-1].T, patterns=self.patterns.without(ids), base=untied, names=self.names)
+        given = self._changed(odds=odds[:-1].T, patterns=self.patterns.without(ids), base=untied, names=self.names)
+        return given._gated(self)
 
     def _each_tilted(self, ids: IntArray, factors: FloatArray | None) -> FamilyMixture:
         """Return the same with item odds r times the factors."""

@@ -96,6 +96,12 @@ class SharedTies(Mixture):
             self.features = FeatureMap(frozen(ties.astype(np.float64)), frozen(log_odds.astype(np.float64)))
         return self
 
+    def at(self, context: Mapping[str, Any] | None = None, /, *, unknown: str = "error", **columns: Any) -> Any:
+        """Return the distribution in a context, as :meth:`Law.at` does. What draws from the components stays as it is."""
+        made, drawers = super().at(context, unknown=unknown, **columns), self._drawers
+        made._drawers = drawers if made is self or drawers is None else drawers.beside(made)
+        return made
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_last_sides"}
 

@@ -100,7 +100,7 @@ class TiedMixture(SharedTies):
         """Return the same mixture with log Z_c at hand. Files keep them, so that scores need not wait for them. O(C n r²)."""
         made = TiedMixture(self.odds, self.base, self.weights, names=self.names, log_normalizers=self.log_normalizers())
         made.nonempty, made.features = self.nonempty, self.features
-        return made
+        return made._gated(self)
 
     def single(self, c: int, log_tilt: float = 0.0) -> LowRankKernel:
         """Return the kernel ρL of component c, which shares X with the others. Its coordinates are computed when they are needed."""
@@ -312,7 +312,7 @@ class TiedMixture(SharedTies):
         return TiedMixture(self.odds[which], self.base, weights, names=names)
 
     def _given(self, ids: IntArray) -> TiedMixture:
-        return TiedMixture(self.odds, self.base.condition(ids), self.weights, names=self.names)
+        return TiedMixture(self.odds, self.base.condition(ids), self.weights, names=self.names)._gated(self)
 
     def _each_tilted(self, ids: IntArray, factors: FloatArray | None) -> TiedMixture:
         """Return the odds times the factors, and the ties of the items that are left."""
