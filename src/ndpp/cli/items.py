@@ -33,6 +33,7 @@ def items(
     rename: Annotated[str | None, o.file(RENAME, show_default=False)] = None,
     output: Annotated[Path | None, o.file("The model file to write.", "--output", "-o", show_default=False)] = None,
     encoding: o.Encoding = None,
+    unknown: o.UnknownItems = o.Unknown.error,
     as_json: o.Json = False,
 ) -> None:
     """Add, remove and rename items of a model, without fitting it again.
@@ -52,14 +53,17 @@ def items(
     if rename is not None:
         law = law.rename(_names(rename, encoding))
     new: dict[str, Any] = {}
+    popularity: dict[str, float] = {}
     if add is not None:
         new, popularity = _new(add, law, encoding)
         with working("Placing the new items"):
             law = law.add_items(new, popularity)
     n_gone = 0
     if remove is not None:
-        gone = Lists(o.Limits(), encoding=encoding)._read(law, remove)
+        gone = Lists(o.Limits(), encoding=encoding, unknown=unknown).read(law, remove)
         n_gone, law = len(gone), law.remove(gone)
+        left = {label: share for label, share in popularity.items() if label in law.catalogue}
+        law = law.tilt_to(left) if left else law
     save(law, output, metadata=load_metadata(model))
     shares = dict(zip(law.labels or (), law.inclusion_probabilities())) if new else {}
     rows = [(label, ", ".join(map(str, like)), shares[label]) for label, like in new.items() if label in shares]

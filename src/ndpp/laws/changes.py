@@ -154,6 +154,31 @@ class Changes:
             raise InvalidInputError(problem, argument="names")
         return self._named(Catalogue(self.n_items, check_labels(labels)))
 
+    def tilt_to(self: Any, shares: Mapping[Any, float]) -> Any:
+        """Return the distribution with tilted odds of some items, so that P(a ∈ S) of these are as wanted; see :meth:`tilt`.
+
+        Parameters
+        ----------
+        shares : mapping
+            Above 0 and below 1, by id or label; the odds of other items stay as they are.
+
+        Examples
+        --------
+        >>> import ndpp
+        >>> kernel = ndpp.LowRankKernel([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]], labels=["tea", "milk", "jam"])
+        >>> kernel.tilt_to({"tea": 0.2, "jam": 0.5}).inclusion_probabilities().round(4)
+        array([0.2   , 0.2667, 0.5   ])
+        """
+        ids = check_items(list(shares), self, "shares")
+        if not len(ids):
+            return self
+        wanted, order = _checked(shares, "shares"), np.argsort(ids)
+        known = self._shares_of(ids[order])
+        never = next((key for key, item in zip(shares, ids.tolist()) if not known[item]), None)
+        if never is not None:
+            raise ZeroProbabilityError(f"item {never!r} never occurs, so it cannot have another share")
+        return self._with_shares(ids[order], wanted[order])
+
     def _named(self: Any, catalogue: Catalogue) -> Any:
         """Return a copy with another catalogue of as many items."""
         made = copy.copy(self)
@@ -202,8 +227,7 @@ class Changes:
             step *= min(1.0, LONGEST / np.abs(step).max())
             log_factors = log_factors + step
         raise InvalidInputError(
-            f"of the new items cannot be had together, as far as {MOST_STEPS} steps show; the log-odds of one are still off by {last:.2g}",
-            argument="popularity",
+            f"these shares cannot be had together, as far as {MOST_STEPS} steps show; the log-odds of one are still off by {last:.2g}"
         )
 
     def _shares_of(self: Any, ids: IntArray) -> dict[int, float]:
@@ -240,12 +264,17 @@ def _wanted(popularity: Any, default: dict[str, float | None]) -> FloatArray:
         default = default | dict(popularity)
     elif popularity is not None:
         default = dict.fromkeys(default, popularity)
-    for label, share in default.items():
+    return _checked(default, "popularity")
+
+
+def _checked(shares: Mapping[Any, Any], argument: str) -> FloatArray:
+    """Return shares of baskets as numbers above 0 and below 1."""
+    for label, share in shares.items():
         is_number = isinstance(share, (int, float, np.number)) and not isinstance(share, bool)
         if not is_number or not 0 < share < 1:
             problem = f"must be shares of baskets, above 0 and below 1; that of {label!r} is {share!r:.60}"
-            raise InvalidInputError(problem, argument="popularity")
-    return np.array(list(default.values()), np.float64)
+            raise InvalidInputError(problem, argument=argument)
+    return np.array(list(shares.values()), np.float64)
 
 
 def _new_labels(old: tuple[str, ...] | None, new: list[str]) -> tuple[str, ...]:
