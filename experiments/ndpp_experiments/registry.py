@@ -64,6 +64,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         "prices": "Beyond the paper: what a price does to the odds of a product",
         "registries": "Amazon's registries: test log-likelihood beside a published one",
         "next_basket": "The next basket of known customers",
+        "new_items": "New products: hidden items placed by name and by features",
     }.items()
 }
 """Experiments by name, in the order of the paper, and then those that are not in it."""
