@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,7 +68,12 @@ def _between(ratios: list[float]) -> str:
 
 
 def _table(header: list[str], rows: list[list[str]], about: str, machine: Record) -> str:
-    return "\n\n".join([about, markdown_table(header, rows), on_machine(machine) + "."]) + "\n"
+    return "\n\n".join([about, _unbroken(markdown_table(header, rows)), on_machine(machine) + "."]) + "\n"
+
+
+def _unbroken(table: str) -> str:
+    """Keep numbers and their units on one line."""
+    return re.sub(r"(?<=\d) (?=(ms|s|min|h|days|years)\b|×)", "\N{NO-BREAK SPACE}", table)
 
 
 # -- samplers ----------------------------------------------------------------------------------------------------------------
@@ -169,9 +175,7 @@ def diverse_gpu(found: Record | None) -> str:
         if all(row["same"] for row in found["records"])
         else "Near-ties may be broken differently."
     )
-    return (
-        f"{markdown_table(header, rows)}\n\n{found['machine']['device']}, torch {found['machine']['torch']}. {same}\n"
-    )
+    return f"{_unbroken(markdown_table(header, rows))}\n\n{found['machine']['device']}, torch {found['machine']['torch']}. {same}\n"
 
 
 # -- models ------------------------------------------------------------------------------------------------------------------
