@@ -31,6 +31,7 @@ from ndpp.customers.habits import (
     context_missions,
     fit_habits,
     is_gain,
+    is_loss,
     own_missions,
     ranked,
     without_own,
@@ -160,28 +161,31 @@ class Customers:
     def _with_missions(self, parts: Sequence[Cases], report: dict[str, Any]) -> Customers:
         """Return the customers with own missions, and with missions of weekdays and seasons, where these gain."""
         made, weights, posteriors = self, self.plain.weights, [self._posterior(part.before.baskets) for part in parts]
-        base = [part.whole(self.habits, np.tile(self._popularity, (len(part), 1))) for part in parts]
+        plain = [np.tile(self._popularity, (len(part), 1)) for part in parts]
+        scores = [(part.whole(self.habits, p), part.recall(self.habits, p)) for part, p in zip(parts, plain)]
 
-        def gains(mixed: Sequence[FloatArray]) -> list[FloatArray]:
-            return [part.whole(self.habits, w @ self._inclusions) - old for part, w, old in zip(parts, mixed, base)]
+        def tried(name: str, mixed: Sequence[FloatArray]) -> tuple[bool, float]:
+            """Report what mission weights gain, and return whether they do, and how much on the validation customers."""
+            chances = [w / w.sum(axis=1, keepdims=True) @ self._inclusions for w in mixed]
+            found = [part.whole(self.habits, p) - old for part, p, (old, _) in zip(parts, chances, scores)]
+            hits = [part.recall(self.habits, p) - old for part, p, (_, old) in zip(parts, chances, scores)]
+            kept = is_gain(*found) and not any(is_loss(each) for each in hits)
+            report[name] = {"gain": float(found[1].mean()), "recall@10": float(hits[1].mean()), "kept": kept}
+            return kept, float(found[0].mean())
 
-        own = {
-            prior: gains(
-                [own_missions(part, self.habits, found, weights, prior) for part, found in zip(parts, posteriors)]
-            )
-            for prior in MISSION_PRIORS
-        }
-        best = max(own, key=lambda prior: float(own[prior][0].mean()))
-        report["own missions"] = {"gain": float(own[best][1].mean()), "kept": is_gain(*own[best])}
-        if report["own missions"]["kept"]:
-            made = made._changed(habits=self.habits._replace(mission_prior=best))
+        best = (False, -np.inf), 0.0
+        for prior in MISSION_PRIORS:
+            mixed = [own_missions(part, self.habits, found, weights, prior) for part, found in zip(parts, posteriors)]
+            best = max(best, (tried("own missions", mixed), prior))
+        tried(
+            "own missions", [own_missions(part, self.habits, x, weights, best[1]) for part, x in zip(parts, posteriors)]
+        )
+        if best[0][0]:
+            made = made._changed(habits=self.habits._replace(mission_prior=best[1]))
         for name in CONTEXTS if parts[0].last.times is not None else ():
             ratios = context_missions(parts[0].before, name, posteriors[0], weights)
             words = [CALENDAR[name](np.asarray(part.last.times)).tolist() for part in parts]
-            mixed = [np.array([weights * ratios.get(word, 1.0) for word in own_words]) for own_words in words]
-            found = gains([w / w.sum(axis=1, keepdims=True) for w in mixed])
-            report[name] = {"gain": float(found[1].mean()), "kept": is_gain(*found)}
-            if report[name]["kept"]:
+            if tried(name, [np.array([weights * ratios.get(word, 1.0) for word in own]) for own in words])[0]:
                 made = made._changed(contexts={**made.contexts, name: ratios})
         return made
 
