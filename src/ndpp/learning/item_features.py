@@ -49,5 +49,5 @@ def regressed(features: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     """Return the matrix M that minimises ‖rows − features M‖² + ‖M‖², and what is left of the rows."""
     F = features.double()
     system = F.T @ F + torch.eye(F.shape[1], dtype=F.dtype, device=F.device)
-    M = torch.linalg.solve(system, F.T @ rows.double()).to(rows.dtype)
+    M = torch.linalg.solve(system, F.T @ rows.double()).to(rows.dtype).contiguous()  # CUDA returns columns
     return M, rows - features @ M
