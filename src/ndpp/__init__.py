@@ -23,7 +23,7 @@ from ndpp.laws import FamilyMixture, Law, Limit, LowRankKernel, Mixture, load, l
 
 if TYPE_CHECKING:
     from ndpp import answers, datasets, diagnostics, features, metrics, plots, samplers, select
-    from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, fit
+    from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, fit, update
 
 __version__ = "0.1.0"
 
@@ -62,10 +62,11 @@ __all__ = [
     "samplers",
     "save",
     "select",
+    "update",
 ]
 
 _PACKAGES = ("answers", "datasets", "diagnostics", "explain", "features", "metrics", "plots", "samplers", "select")
-_LEARNING = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP", "fit")
+_LEARNING = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP", "fit", "update")
 
 
 def _prepare_sampler(law: Law, **options: Any) -> Any:

@@ -82,13 +82,13 @@ def fit(
     made = make_estimator(model, random_state=random_state, **settings)
     columns = {"basket": basket, "item": item, "missing": missing}
     file = {"format": format, "encoding": encoding}
-    baskets = _read(orders, file, items, as_labels=as_labels, **columns)
+    baskets = read_orders(orders, file, items, as_labels=as_labels, **columns)
     if validation is not None and isinstance(baskets, Baskets):
         named = baskets.labels is not None
         known = (
             {"labels": baskets.labels, "as_labels": True} if named else {"n_items": baskets.n_items, "as_labels": False}
         )
-        validation = _read(validation, file, **columns, **known)
+        validation = read_orders(validation, file, **columns, **known)
     return made.fit(baskets, sample_weight=sample_weight, validation=validation, resume=resume)
 
 
@@ -100,7 +100,7 @@ def make_estimator(model: str, **settings: Any) -> BasketModel[Any, Any]:
     return estimator(**settings)
 
 
-def _read(orders: Any, file: Mapping[str, Any], items: Any = None, **options: Any) -> Any:
+def read_orders(orders: Any, file: Mapping[str, Any], items: Any = None, **options: Any) -> Any:
     """Return the baskets of a file or of a data frame; the estimators read whatever else there is."""
     if isinstance(orders, (str, os.PathLike)) or (hasattr(orders, "read") and not isinstance(orders, Baskets)):
         return Baskets.read(orders, items=items, **file, **options)

@@ -93,6 +93,8 @@ class Objective(ABC, Generic[P]):
     """How often each validation basket counts, if not once."""
     nonempty: bool = False
     """Whether sets have at least one item, as all baskets do: log P(S) − log P(S ≠ ∅) is what is maximised."""
+    pull: P | None = None
+    """Subtracted from every gradient, if there is one: see :mod:`~ndpp.learning.updating`."""
 
     @abstractmethod
     def loss(self, at: P, which: IntArray, step: int) -> Loss[P]:
@@ -197,7 +199,7 @@ class Trainer(Generic[P]):
         """Run one epoch, or the part of it for which there is time, validate, and adapt the learning rate and the objective."""
         began, losses = time.perf_counter(), []
         self.objective.begin_epoch(self.now)
-        for which in self._batches():
+        for which in self.batches():
             if self.is_out_of_time:
                 break
             step_began = time.perf_counter()
@@ -224,7 +226,7 @@ class Trainer(Generic[P]):
             self.objective.adapt(self.mean, value)
         record["seconds"] = time.perf_counter() - began
 
-    def _batches(self) -> Iterator[IntArray]:
+    def batches(self) -> Iterator[IntArray]:
         """Yield the batches of one epoch."""
         for _ in range(self.passes):
             yield from shuffled(self.rng, self.objective.n_baskets, self.batch_size)
@@ -244,6 +246,8 @@ class Trainer(Generic[P]):
             before.copy_(now)
         for (part, tensor), gradient, rate in zip(self._optimized(), loss.gradient, self.objective.rates):
             step, mean, square = ([state] for state in self.adam[part].values())
+            if self.objective.pull is not None:
+                gradient = gradient - getattr(self.objective.pull, part)
             adam([tensor], [gradient], mean, square, [], step, lr=self.learning_rate * rate, **ADAM)
         self.objective.project(self.now)
         self.step += 1
