@@ -62,6 +62,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         "beyond": "Beyond the paper: exact samples against the walk",
         "limits": "Beyond the paper: exact samples under limits",
         "registries": "Amazon's registries: test log-likelihood beside a published one",
+        "a-year": "A year in monthly steps: updates beside new fits",
     }.items()
 }
 """Experiments by name, in the order of the paper, and then those that are not in it."""
@@ -92,7 +93,7 @@ def reproduce(
     >>> reproduce(["fig9"], Path("nowhere"), quick=True)
     Traceback (most recent call last):
         ...
-    ndpp.errors.InvalidInputError: unknown experiment 'fig9'; expected one of fig1, fig2, ..., registries, all
+    ndpp.errors.InvalidInputError: unknown experiment 'fig9'; expected one of fig1, fig2, ..., a-year, all
     """
     known = [*EXPERIMENTS, ALL]
     for name in names:

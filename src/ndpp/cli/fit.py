@@ -126,7 +126,7 @@ def fit(
             check_writable(part)  # now, not after the first epoch
         with _interruptible(part):
             source = Source(baskets, reading)
-            with _stage(f"reading {source.name}{_reading_time(baskets)}"):
+            with stage(f"reading {source.name}{_reading_time(baskets)}"):
                 data = source.read(as_labels=labels, items=items)
                 held_out = None if validation is None else source.sibling(validation).read_for(data, ids=False)
             chosen = {**asdict(settings), "rank": rank, "n_missions": missions}
@@ -144,7 +144,7 @@ def fit(
             about = estimator.about()
             # The name without its path, so that a resumed run writes the same file.
             about["baskets"] = {"file": Path(source.name).name, **about["baskets"]}
-            with _stage(f"finishing: saving {os.fspath(output)}"):
+            with stage(f"finishing: saving {os.fspath(output)}"):
                 save(estimator.law_, output, metadata=about)
             part.unlink(missing_ok=True)
     emit(_report(output, estimator.law_, about), None, as_json=json)
@@ -157,10 +157,10 @@ def _reading_time(path: str) -> str:
 
 
 @contextlib.contextmanager
-def _stage(what: str) -> Iterator[None]:
+def stage(what: str) -> Iterator[None]:
     """Name a stage: by a spinner on a terminal, by a line elsewhere."""
     if not sys.stderr.isatty():
-        _say(what)
+        say(what)
     with working(what):
         yield
 
@@ -213,7 +213,7 @@ def _make_estimator(
     **common: Any,
 ) -> Any:
     """Return the estimator of a kind with these settings, of which None are not given."""
-    with _stage("loading torch"):
+    with stage("loading torch"):
         from ndpp.learning.fitting import ESTIMATORS, STARTS, make_estimator
 
         if jobs is not None:
@@ -231,7 +231,7 @@ def _make_estimator(
         given["families"] = None if families == "none" else _families(families, data, ids=as_labels is False)
     init = given.get("init", "popularity")
     require(init in STARTS, f"--init must be {' or '.join(STARTS)}; got {init!r}")
-    return make_estimator(kind, **given, **common, progress=True if sys.stderr.isatty() else _say)
+    return make_estimator(kind, **given, **common, progress=True if sys.stderr.isatty() else say)
 
 
 def _families(path: str, data: Baskets, *, ids: bool) -> list[int]:
@@ -241,7 +241,7 @@ def _families(path: str, data: Baskets, *, ids: bool) -> list[int]:
     return [numbers.setdefault(i if name is None else name, len(numbers)) for i, name in enumerate(named)]
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
     """Print a line on standard error; a reader that left does not end the training."""
     with contextlib.suppress(OSError, ValueError):
         print(printable(line), file=sys.stderr, flush=True)

@@ -100,7 +100,10 @@ def _model(path: Path, top: int, *, sizes: bool) -> Report:
     if found.missions:
         notes += ["", "Missions, similar components together (ndpp sample --mission draws from one):"]
         notes += [f"{i:>3}  {one}" for i, one in enumerate(found.missions, 1)]
-    table = _facts({**facts, **header.metadata}, path.name)
+    made = dict(header.metadata)
+    if memory := made.pop("memory", None):  # of orders one by one, which is not for people
+        made |= {"updates": memory["updates"], "orders_seen": round(memory["orders"])}
+    table = _facts({**facts, **made}, path.name)
     return Report({**data, "training": header.metadata}, table, notes=notes)
 
 

@@ -240,7 +240,7 @@ def update(
         [*memory.digests, *digests.tolist()][-KEPT:],
     )  # fmt: skip
     made = Updated(
-        trained, {**about, "n_items": trained.n_items, MEMORY: now._asdict()}, len(tonight), len(gain),
+        trained, {**about, MEMORY: now._asdict()}, len(tonight), len(gain),
         *(float(one.mean()) for one in values), float(gain.std(ddof=1) / np.sqrt(len(gain))) if len(gain) > 1 else np.inf,
         tuple(entered), tuple(left.tolist()), skipped, _changes(law, trained), law.weights, time.perf_counter() - began,
     )  # fmt: skip
@@ -284,18 +284,19 @@ def _read(orders: Any, law: Any, file: Mapping[str, Any], options: Mapping[str, 
         what = f"none of {many(len(found), 'order')} has an item of the model" if len(found) else "there are no orders"
         such = f"; it knows {', '.join(map(repr, _names(law)[:3]))}, …" if len(found) else ""
         raise InvalidInputError(what + such, advice="Are these the right file and columns ({basket}, {item})?")
-    return found.select(min_size=1)
+    return found.select(min_size=int(law.nonempty))
 
 
 def _over(baskets: Baskets, law: Any) -> Baskets:
-    """Return the baskets without items that the law does not have, over its items; without those that are empty then."""
+    """Return the baskets without items that the law does not have, over its items; without those that have no other."""
     place = {name: i for i, name in enumerate(_names(law).tolist())}
     names = range(baskets.n_items) if baskets.labels is None else baskets.labels
     new = np.array([place.get(name, -1) for name in names], np.int64)[baskets.indices]
     owner = np.repeat(np.arange(len(baskets)), baskets.sizes)[new >= 0]
     order = np.lexsort([new[new >= 0], owner])
     first = np.searchsorted(owner, np.arange(len(baskets) + 1))
-    return Baskets(first, new[new >= 0][order], law.n_items, law.labels, baskets.basket_ids).select(min_size=1)
+    made = Baskets(first, new[new >= 0][order], law.n_items, law.labels, baskets.basket_ids)
+    return made[(made.sizes > 0) | (baskets.sizes == 0)]
 
 
 def _possible(law: Any, baskets: Baskets) -> Baskets:
