@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 import ndpp
+from ndpp._atomic import write_text
 from ndpp.baskets import Baskets
 from ndpp.datasets import make_baskets
 from ndpp.errors import needing
@@ -31,7 +32,7 @@ from ndpp_experiments.record import Finding, Result, Say
 
 FIRST = 3
 """Months that are fitted before the first update."""
-JUDGED, RANKED = 4000, 2000
+JUDGED, RANKED = 20_000, 5000
 """Most orders of a month whose log-likelihood is computed, and most from which an item is taken."""
 ANEW, UPDATED, NEVER = "fitted anew", "updated", "never updated"
 QUICK: dict[str, Any] = {"n_missions": 3, "rank": 4, "families": None, "max_epochs": 2}
@@ -63,9 +64,8 @@ def measure(*, quick: bool, seed: int, say: Say) -> Result:
     """Run the year, on a GPU if there is one."""
     device = "cuda" if torch.cuda.is_available() and not quick else "cpu"
     months, source = _synthetic(seed) if quick else load_months(), "synthetic orders" if quick else "complete journey"
-    return result(
-        year(months, QUICK if quick else {}, device=device, seed=seed, say=say), {"data": source, "device": device}
-    )
+    rows = list(year(months, QUICK if quick else {}, device=device, seed=seed, say=say))
+    return result(rows, {"data": source, "device": device})
 
 
 def load_months() -> list[Baskets]:
@@ -115,11 +115,10 @@ def _synthetic(seed: int) -> list[Baskets]:
 def year(
     months: Sequence[Baskets], settings: Mapping[str, Any], *, device: str, seed: int, say: Say,
     updates: Mapping[str, Mapping[str, Any]] | None = None,
-) -> list[Month]:  # fmt: skip
-    """Return what every model says about every month after the first; ``updates`` are the settings of each kind of update, by its name."""
+) -> Iterator[Month]:  # fmt: skip
+    """Yield what every model says about every month after the first; ``updates`` are the settings of each kind of update, by its name."""
     kinds = {UPDATED: {}} if updates is None else updates
     models: dict[str, Any] = {}
-    out: list[Month] = []
     for k in range(FIRST, len(months)):
         began = time.perf_counter()
         fitted = ndpp.fit(Baskets.concat(months[:k]), device=device, random_state=seed, **settings)
@@ -134,11 +133,10 @@ def year(
             models = {NEVER: fitted, **dict.fromkeys(kinds, fitted)}
         rows = _judged({ANEW: fitted, **models}, months[k], k, sum(map(len, months[:k])), seconds, seed)
         for row in rows:
+            yield row
             say(
                 f"month {k + 1}, {row.model}: {row.log_likelihood:.3f}, hit rate {row.hit_rate:.3f}, {row.seconds:.1f} s"
             )
-        out += rows
-    return out
 
 
 def _judged(
@@ -191,7 +189,7 @@ def result(rows: Sequence[Month], settings: Mapping[str, Any]) -> Result:
 
 
 NOTE = (
-    "All models are judged by the same orders of the month after those that they have seen, at most 4,000 of them; hit rates are of 2,000. "
+    "All models are judged by the same orders of the month after those that they have seen, and hit rates are of 5,000 of them. "
     "An update sees the orders of one month, a new fit all so far. Bands are one standard error."
 )
 
@@ -201,19 +199,15 @@ def main(source: str, target: str, device: str = "cuda", *half_lives: str) -> No
     updates = {UPDATED: {}} | {
         f"{UPDATED}, half-life {float(one):,.0f}": {"half_life": float(one)} for one in half_lives
     }
-    began, rows = time.perf_counter(), []
+    began, rows = time.perf_counter(), list[dict[str, Any]]()
 
     def say(text: str) -> None:
         print(f"{time.perf_counter() - began:6.1f} s  {text}", file=sys.stderr, flush=True)
 
-    rows = year(read_months(Path(source)), {}, device=device, seed=0, say=say, updates=updates)
-    about = {
-        "device": torch.cuda.get_device_name() if device != "cpu" else "cpu",
-        "seconds": time.perf_counter() - began,
-    }
-    Path(target).write_text(
-        json.dumps({**about, "rows": [row._asdict() for row in rows]}, indent=1) + "\n", encoding="utf-8"
-    )
+    name = torch.cuda.get_device_name() if device != "cpu" else "cpu"
+    for row in year(read_months(Path(source)), {}, device=device, seed=0, say=say, updates=updates):
+        rows.append(row._asdict())  # written now: whoever stops it keeps the months so far
+        write_text(Path(target), json.dumps({"device": name, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
