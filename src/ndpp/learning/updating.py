@@ -277,7 +277,8 @@ def _read(orders: Any, law: Any, file: Mapping[str, Any], options: Mapping[str, 
             "the items of the orders must have names, as those of the model have; they are ids", argument="orders"
         )
     if law.labels is not None:
-        found = Baskets.concat([Baskets.from_lists([], labels=law.labels), found]) if len(found) else found
+        none = Baskets.from_lists([], labels=law.labels, basket_ids=None if found.basket_ids is None else [])
+        found = Baskets.concat([none, found]) if len(found) else found
     elif found.n_items != law.n_items:
         raise InvalidInputError(f"orders by ids must be over the {law.n_items} items of the model; got {found.n_items}")
     if not (found.indices < law.n_items).any():
