@@ -6,7 +6,6 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -121,8 +120,9 @@ def _count(path: Path, target: Path, law: Any, orders: str, reading: o.Reading, 
 
 def _report(output: Path, found: Any) -> Report:
     """Return what the command prints."""
-    data = {name: value for name, value in asdict(found).items() if name not in ("law_", "metadata", "old_weights")}
+    data = {name: value for name, value in vars(found).items() if name not in ("law_", "metadata", "old_weights")}
     data = {"output": os.fspath(output), **data, "seen": found.metadata["memory"]["orders"]}
+    data["changed"] = [one._asdict() for one in found.changed]
     notes = [
         f"{name}: {', '.join(map(str, items[:SHOWN]))}{', …' if len(items) > SHOWN else ''}"
         for name, items in {"New": found.entered, "Gone": found.left, "Too rare to enter": found.skipped}.items()
