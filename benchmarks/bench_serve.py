@@ -18,7 +18,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
@@ -40,17 +39,17 @@ def model() -> ndpp.LowRankKernel:
         return ndpp.LowRankKernel(arrays["X"], arrays["W"])
 
 
-def body(task: str, rng: np.random.Generator, baskets: list[list[int]] | None) -> bytes:
+def body(task: str, rng: np.random.Generator, baskets: list[list[int]] | None, n_items: int) -> bytes:
     """Return a question about a random basket."""
     if baskets is None:
-        basket = rng.choice(2000, 3, replace=False).tolist()
+        basket = rng.choice(n_items, 3, replace=False).tolist()
     else:
         whole = baskets[rng.integers(len(baskets))]
         basket = rng.choice(whole, min(3, len(whole)), replace=False).tolist()
     asks = {
         "recommend": {"basket": basket, "n": 10},
         "complete": {"basket": basket, "size": 8},
-        "batch": {"task": "recommend", "baskets": [rng.choice(2000, 3, replace=False).tolist() for _ in range(500)]},
+        "batch": {"task": "recommend", "baskets": [rng.choice(n_items, 3, replace=False).tolist() for _ in range(500)]},
     }
     return json.dumps(asks[task]).encode() if task in asks else b""
 
@@ -82,11 +81,12 @@ async def load(
     connections: int,
     seconds: float,
     baskets: list[list[int]] | None,
+    n_items: int,
     seed: int = 0,
 ) -> tuple[list[float], float]:
     """Return the time of each request and of all."""
     rng, where, times = np.random.default_rng(seed), urlsplit(url), []
-    waiting = [message(task, body(task, rng, baskets)) for _ in range(requests)]
+    waiting = [message(task, body(task, rng, baskets, n_items)) for _ in range(requests)]
     end = time.perf_counter() + seconds
 
     async def client() -> None:
@@ -121,8 +121,8 @@ def used(pid: int) -> tuple[float, float]:
 def is_ready(url: str) -> bool:
     """Return whether the model is loaded."""
     try:
-        return bool(urlopen(url + "ready").status == 200)
-    except HTTPError:  # not yet
+        return bool(urlopen(url + "ready", timeout=5).status == 200)
+    except OSError:  # not yet: an answer that says so, or none
         return False
 
 
@@ -141,32 +141,35 @@ def main() -> None:
         path = options.model or Path(folder) / "model.safetensors"
         if options.model is None:
             ndpp.save(model(), path)
+        n_items = min(2000, ndpp.load(path, lazy=True).n_items)
         words = [sys.executable, "-m", "ndpp.cli", "serve", str(path), "--port", "0"]
         words += ["--workers", str(options.workers)] if options.workers > 1 else []
         with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as server:
-            assert server.stderr is not None
-            log = server.stderr
-            url = json.loads(log.readline())["url"]
-            started = time.perf_counter()
-            drain = subprocess.Popen(["cat"], stdin=log, stdout=subprocess.DEVNULL)
-            while not is_ready(url):
-                time.sleep(0.1)
-            print(f"ready after {time.perf_counter() - started:.1f} s", flush=True)
-            time.sleep(options.wait)
-            for task in options.tasks:
-                requests, connections = RUNS[task]
-                warm = requests // 4 if options.warm is None else options.warm
-                asyncio.run(load(url, task, warm, connections, 4 * options.seconds, baskets))
-                before = used(server.pid)[0]
-                times, wall = asyncio.run(load(url, task, requests, connections, options.seconds, baskets, seed=1))
-                after, memory = used(server.pid)
-                cpu = (after - before) / len(times)
-                p50, p99 = np.percentile(times, [50, 99]) * 1e3
-                print(f"{task:10} {len(times):5} requests  {len(times) / wall:7.1f}/s  p50 {p50:6.1f} ms  p99 {p99:6.1f} ms  "
-                      f"server CPU {1e3 * cpu:6.2f} ms/request  memory {memory:5.0f} MB", flush=True)  # fmt: skip
-            server.terminate()
-            server.wait(30)
-            drain.wait(10)
+            try:
+                assert server.stderr is not None
+                log = server.stderr
+                url = json.loads(log.readline())["url"]
+                started = time.perf_counter()
+                subprocess.Popen(["cat"], stdin=log, stdout=subprocess.DEVNULL)  # it ends when the log does
+                while not is_ready(url):
+                    time.sleep(0.1)
+                print(f"ready after {time.perf_counter() - started:.1f} s", flush=True)
+                time.sleep(options.wait)
+                for task in options.tasks:
+                    requests, connections = RUNS[task]
+                    warm = requests // 4 if options.warm is None else options.warm
+                    asyncio.run(load(url, task, warm, connections, 4 * options.seconds, baskets, n_items))
+                    before = used(server.pid)[0]
+                    times, wall = asyncio.run(
+                        load(url, task, requests, connections, options.seconds, baskets, n_items, seed=1)
+                    )
+                    after, memory = used(server.pid)
+                    cpu = (after - before) / len(times)
+                    p50, p99 = np.percentile(times, [50, 99]) * 1e3
+                    print(f"{task:10} {len(times):5} requests  {len(times) / wall:7.1f}/s  p50 {p50:6.1f} ms  p99 {p99:6.1f} ms  "
+                          f"server CPU {1e3 * cpu:6.2f} ms/request  memory {memory:5.0f} MB", flush=True)  # fmt: skip
+            finally:
+                server.terminate()
 
 
 if __name__ == "__main__":

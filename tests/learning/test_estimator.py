@@ -18,6 +18,8 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -177,6 +179,14 @@ def test_the_hit_rate_in_searches(baskets: Baskets):
     large = Baskets.concat([Baskets.from_lists([[0, 1, 2, 3, 4, 5]], n_items=6)] * 48)
     impossible = SymmetricDPP(rank=3, max_epochs=1, random_state=0).fit(baskets.select(max_size=2))
     assert scorer(impossible, large) == 0.0  # a rest of five items is impossible, so it counts as a miss
+
+
+def test_the_hit_rate_of_a_pipeline(baskets: Baskets):
+    scorer, pairs = metrics.hit_rate_scorer(1), FunctionTransformer(lambda X: X.select(max_size=2))
+    pipeline = make_pipeline(pairs, NDPP(**QUICK)).fit(baskets)
+    assert scorer(pipeline, baskets) == scorer(pipeline[-1], pairs.transform(baskets))
+    assert scorer(make_pipeline(make_pipeline(pipeline[-1])), baskets) == scorer(pipeline[-1], baskets)
+    assert scorer(pipeline, baskets) != scorer(pipeline[-1], baskets)
 
 
 @pytest.mark.parametrize(

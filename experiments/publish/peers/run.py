@@ -2,8 +2,9 @@
 
     NDPP_DATA=… python experiments/publish/peers/run.py --kernels kernels -o results/peers.json
 
-See README.md beside this file. A peer that cannot be installed or run is recorded with the last lines of the error. What a peer has
-found is kept in the folder and used again; delete it there to run the peer anew.
+See README.md in the folder above. A peer that cannot be installed or run is recorded with the last lines of the error. What a peer has
+found is kept in the folder and used again; delete it there to run the peer anew. Models of an earlier run that are not run now stay in
+the output.
 """
 
 from __future__ import annotations
@@ -127,6 +128,13 @@ def compare(data: str, peers: list[str], folder: Path, kernels: Path | None) -> 
     }
 
 
+def kept(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Return the new record with the models of an older one that were not run again; the split and the held-out items are the same."""
+    ran = {peer["model"] for peer in new["peers"]}
+    peers = [peer for peer in old["peers"] if peer["model"] not in ran] + new["peers"]
+    return new | {"metrics": old["metrics"] | new["metrics"], "peers": peers}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", default=SMALL)
@@ -141,6 +149,8 @@ def main() -> None:
     for data in chosen.data:
         record = compare(data, chosen.peers, chosen.folder, chosen.kernels)
         there = json.loads(chosen.output.read_text(encoding="utf-8"))["records"] if chosen.output.exists() else []
+        for old in (one for one in there if one["data"] == data):
+            record = kept(old, record)
         records = [one for one in there if one["data"] != data] + [record]
         with replacing(chosen.output) as temporary:
             temporary.write_text(

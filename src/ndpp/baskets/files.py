@@ -20,13 +20,13 @@ from contextlib import contextmanager, nullcontext
 from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, Any, NamedTuple, TypeAlias
 
 from ndpp._atomic import replacing
 from ndpp._validation import check_choice
-from ndpp.baskets.frames import PathOrFile, parquet_columns, read_parquet, write_parquet
+from ndpp.baskets.frames import PathOrFile, frame_columns, is_exact, read_parquet, read_parquet_table, write_parquet
 from ndpp.baskets.labels import MISSING, Rules, is_plain
-from ndpp.baskets.lines import COMPLETION, SKIP, BadLineError, Columns, Long, records
+from ndpp.baskets.lines import COMPLETION, SKIP, BadLineError, Columns, Long, check_columns, records
 from ndpp.errors import InvalidInputError
 
 FORMATS = ("text", "csv", "tsv", "parquet")
@@ -131,24 +131,49 @@ def read_csv(source: PathOrFile, columns: Columns, delimiter: str, rules: Rules,
     return Long.grouped(keys, values).present(rules._replace(exact=exact), skipped=skipped)
 
 
-def read_table(source: PathOrFile, encoding: str | None = None) -> dict[str, list[Any]]:
-    """Return all columns of a Parquet, TSV or CSV file with a header; a file whose suffix says nothing is CSV."""
-    kind, name = format_of(source, None), name_of(source)
+class Table(NamedTuple):
+    """The columns of a table, the line of each row in its file (None: rows are counted from 1), and whether names are exact."""
+
+    columns: dict[str, list[Any]]
+    lines: list[int] | None = None
+    exact: bool = False
+
+
+def read_table(
+    source: PathOrFile,
+    encoding: str | None = None,
+    *,
+    format: str | None = None,
+    needed: Sequence[str] = ("item",),
+    also: Sequence[str] | None = None,
+    advice: str = "The table needs a column 'item', a row per item",
+) -> Table:
+    """Return the columns of a Parquet, TSV or CSV file with a header; a file whose suffix says nothing is CSV.
+
+    These are the ``needed`` ones and those of others, ``also`` or all, that are there. If it lacks a needed one, the error gives the
+    ``advice``.
+    """
+    kind, name = format_of(source, format), name_of(source)
     if kind == "parquet":
-        return parquet_columns(source, name)
+        table = read_parquet_table(source, name)
+        return Table(frame_columns(table, needed, name, advice, also), exact=is_exact(table))
     text = _read(source, encoding)
-    delimiter, _ = _dialect(text, ("item",), DELIMITERS.get(kind, ","))
+    delimiter, exact = _dialect(text, needed, DELIMITERS.get(kind, ","))
     rows = records(io.StringIO(text, newline=""), name, delimiter=delimiter)
     header, found = [word.strip() for word in next(rows, (1, [""]))[1]], list[list[str]]()
+    check_columns(needed, header, name, advice)
+    lines = list[int]()
     for line, row in rows:
         if len(row) < len(header):
             raise BadLineError(name, line, f"expected values for the columns {header}; got {row}")
         found.append(row)
+        lines.append(line)
     if len(set(header)) < len(header):
         raise InvalidInputError(
             f"{name} has two columns {Counter(header).most_common(1)[0][0]!r}; give them different names"
         )
-    return {column: [row[i] for row in found] for i, column in enumerate(header)}
+    wanted = [(i, word) for i, word in enumerate(header) if also is None or word in {*needed, *also}]
+    return Table({word: [row[i] for row in found] for i, word in wanted}, lines, exact)
 
 
 def _dialect(text: str, columns: Iterable[str], default: str) -> tuple[str, bool]:

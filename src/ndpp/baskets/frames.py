@@ -12,7 +12,7 @@ import numpy as np
 
 from ndpp._atomic import replacing
 from ndpp.baskets.labels import MISSING, Rules
-from ndpp.baskets.lines import COMPLETION, SKIP, Columns, Long, MissingColumnError
+from ndpp.baskets.lines import COMPLETION, SKIP, Columns, Long, MissingColumnError, check_columns
 from ndpp.errors import InvalidInputError, needing
 
 PathOrFile: TypeAlias = str | os.PathLike[str] | IO[Any]
@@ -67,20 +67,29 @@ def from_onehot(frame: Any, basket: str | None) -> tuple[Long, list[str]]:
     return Long(np.concatenate([*holders, np.empty(0, np.int64)]), len(table), items, ids), list(map(str, names))
 
 
-def parquet_columns(source: PathOrFile, name: str) -> dict[str, list[Any]]:
-    """Return all columns of single values of a Parquet file."""
-    table = _narwhals(_parquet_table(source, None, name))
-    return {column: _values(table[column], column) for column in table.columns if not table[column].dtype.is_nested()}
+def frame_columns(
+    frame: Any, needed: Sequence[str], name: str, advice: str, also: Sequence[str] | None = None
+) -> dict[str, list[Any]]:
+    """Return the ``needed`` columns of a data frame, which must hold single values, and those of others, ``also`` or all, that do."""
+    table = _narwhals(frame)
+    check_columns(needed, table.columns, name, advice)
+    others = (column for column in table.columns if also is None or column in also)
+    plain = dict.fromkeys([*needed, *(column for column in others if not table[column].dtype.is_nested())])
+    return {column: _values(table[column], column) for column in plain}
 
 
 def read_parquet(source: PathOrFile, columns: Columns, rules: Rules) -> Long:
     """Return the long form of a Parquet file."""
-    table = _parquet_table(source, columns, rules.name)
-    exact = EXACT.items() <= (table.schema.metadata or {}).items()
-    return from_frame(table, columns, rules._replace(exact=exact))
+    table = read_parquet_table(source, rules.name, columns)
+    return from_frame(table, columns, rules._replace(exact=is_exact(table)))
 
 
-def _parquet_table(source: PathOrFile, columns: Columns | None, name: str) -> Any:
+def is_exact(table: Any) -> bool:
+    """Return whether a pyarrow table says that its names are as they are meant."""
+    return EXACT.items() <= (table.schema.metadata or {}).items()
+
+
+def read_parquet_table(source: PathOrFile, name: str, columns: Columns | None = None) -> Any:
     """Return the columns of the long form in a Parquet file, or all columns, as a pyarrow table."""
     pyarrow = needs_pyarrow("Reading Parquet")
     if isinstance(source, (str, os.PathLike)) and not Path(source).exists():

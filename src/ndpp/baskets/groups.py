@@ -51,9 +51,7 @@ def read_columns(
 
     The column ``item`` names the items, without ``labels`` by ids. The table may hold products that are not in the catalogue.
     """
-    columns, name = read_table(source, encoding), name_of(source)
-    if "item" not in columns:
-        raise MissingColumnError(name, "item", list(columns), "The table needs a column 'item', a row per item")
+    columns, name = read_table(source, encoding).columns, name_of(source)
     rules = Rules(None if labels is None else tuple(labels), as_labels=labels is not None, missing="skip", name=name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)

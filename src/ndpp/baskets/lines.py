@@ -14,6 +14,7 @@ from ndpp.baskets.labels import Rules, check_basket_ids, check_ids, check_n_item
 from ndpp.errors import DataWarning, InvalidInputError
 
 SKIP = "Fill in the missing values, or leave such rows out with {missing:'skip'}"
+NAME_COLUMNS = "Name the right ones with {basket} and {item}"
 COMPLETION = "completion"
 """The column that tells several completions of one basket apart."""
 
@@ -29,13 +30,18 @@ class BadLineError(InvalidInputError):
 class MissingColumnError(InvalidInputError):
     """A table has no column ``column``; its columns are ``there``."""
 
-    def __init__(
-        self, what: str, column: str, there: Sequence[str], advice: str = "Name the right ones with {basket} and {item}"
-    ) -> None:
+    def __init__(self, what: str, column: str, there: Sequence[str], advice: str = NAME_COLUMNS) -> None:
         self.column, self.there = column, tuple(there)
         super().__init__(
             f"{what} has no column {column!r}; its columns are {', '.join(map(repr, there))}", advice=advice
         )
+
+
+def check_columns(names: Iterable[str], there: Sequence[str], what: str, advice: str = NAME_COLUMNS) -> None:
+    """Raise with the list of columns if a table lacks one of these."""
+    for name in names:
+        if name not in there:
+            raise MissingColumnError(what, name, there, advice)
 
 
 class Columns(NamedTuple):
@@ -46,9 +52,7 @@ class Columns(NamedTuple):
 
     def find(self, there: Sequence[str], what: str) -> tuple[int, int]:
         """Return the positions of the two columns; raise with the list of columns if one is missing."""
-        for name in self:
-            if name not in there:
-                raise MissingColumnError(what, name, there)
+        check_columns(self, there, what)
         return there.index(self.basket), there.index(self.item)
 
     def completions(self, there: Sequence[str]) -> bool:

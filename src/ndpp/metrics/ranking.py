@@ -106,7 +106,7 @@ def hit_rate_at(kernel: Any, baskets: Baskets, k: int = 10, **options: Unpack[Ra
 def hit_rate_scorer(k: int = 10, *, rng: int = 0) -> Callable[..., float]:
     """Return :func:`hit_rate_at` as ``scoring=`` of scikit-learn's searches, with baskets of an impossible rest as misses.
 
-    The same items are held out for all models, as ``rng`` says.
+    The same items are held out for all models, as ``rng`` says. The steps of a pipeline prepare the baskets before an item is held out.
 
     Examples
     --------
@@ -119,7 +119,9 @@ def hit_rate_scorer(k: int = 10, *, rng: int = 0) -> Callable[..., float]:
 
 
 def _hit_rate(model: Any, X: Any, y: Any = None, *, k: int, rng: int) -> float:
-    """Return the share of hits; X is whatever an estimator takes."""
+    """Return the share of hits; X is whatever an estimator or a pipeline takes."""
+    while hasattr(model, "steps"):
+        X, model = model[:-1].transform(X) if len(model.steps) > 1 else X, model[-1]
     law = Law.of(model)
     if law is not None and hasattr(X, "shape") and not isinstance(X, Baskets):
         X = Baskets.from_csr(X, labels=law.labels)

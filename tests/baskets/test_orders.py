@@ -1,0 +1,201 @@
+"""Orders: who bought what when, from files and data frames, and what is wrong with them is named with its place."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from ndpp.baskets import Baskets
+from ndpp.baskets.orders import Orders
+from ndpp.errors import DataWarning, InvalidInputError
+
+LINES = {
+    "order": [7, 7, 5, 6, 6],
+    "product": ["tea", "milk", "rye", "tea", "tea"],
+    "who": ["ann", "ann", "bob", "ann", "ann"],
+    "when": ["2026-03-02 09:30", "2026-03-02 09:30", "2026-03-01", "2026-12-09T23:59:59", "2026-12-09T23:59:59"],
+    "store": [1, 1, None, 2, 2],
+}
+COLUMNS: dict[str, Any] = {"basket": "order", "item": "product", "customer": "who", "time": "when"}
+
+
+def csv(path: Path, lines: dict[str, list[Any]]) -> Path:
+    pd.DataFrame(lines).to_csv(path, index=False)
+    return path
+
+
+def read(tmp_path: Path, lines: dict[str, list[Any]], **options: Any) -> Orders:
+    return Orders.read(csv(tmp_path / "orders.csv", lines), **{**COLUMNS, **options})
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize("parsed", [False, True], ids=["text", "times"])
+def test_every_source_gives_the_same_orders(kind: str, parsed: bool, tmp_path: Path) -> None:
+    frame = pd.DataFrame(LINES)
+    if parsed:
+        frame["when"] = pd.to_datetime(frame["when"], format="ISO8601")
+    source: Any = tmp_path / f"orders.{kind}"
+    if kind in ("csv", "tsv"):
+        frame.to_csv(source, index=False, sep="\t" if kind == "tsv" else ",")
+    elif kind == "parquet":
+        frame.to_parquet(source)
+    else:
+        make = {"pandas": pd.DataFrame, "polars": pl.from_pandas, "pyarrow": pa.Table.from_pandas}[kind]
+        source = make(frame)  # type: ignore[operator]
+    orders = Orders.read(source, **COLUMNS, context=["store", "weekday", "month", "season", "hour"])
+    assert orders.baskets.labels == ("milk", "rye", "tea")
+    assert orders.baskets.to_lists() == [[1], [0, 2], [2]]  # in order of time
+    assert list(map(str, orders.baskets.ids_or_numbers)) == ["5", "7", "6"]
+    assert orders.customers is not None
+    assert orders.customers.tolist() == ["bob", "ann", "ann"]
+    assert orders.times is not None
+    assert orders.times.dtype == "datetime64[s]"
+    assert orders.times.astype(str).tolist() == ["2026-03-01T00:00:00", "2026-03-02T09:30:00", "2026-12-09T23:59:59"]
+    words = {name: values.tolist() for name, values in orders.context.items()}
+    store = ["", "1.0", "2.0"] if kind in ("csv", "tsv") else ["", "1", "2"]
+    assert words == {
+        "store": store,
+        "weekday": ["Sunday", "Monday", "Wednesday"],
+        "month": ["March", "March", "December"],
+        "season": ["spring", "spring", "winter"],
+        "hour": ["0", "9", "23"],
+    }
+    assert repr(orders).startswith("<Orders: 3 baskets over 3 items of 2 customers, 2026-03-01 to 2026-12-09, by store")
+
+
+def test_derived_context_agrees_with_the_calendar() -> None:
+    days = np.arange(np.datetime64("1969-01-01"), np.datetime64("1974-01-01"), 11)
+    frame = pd.DataFrame({"basket": range(len(days)), "item": "tea", "time": days})
+    orders = Orders.read(frame, time="time", context=["weekday", "month"])
+    dates: list[date] = days.tolist()
+    assert orders.context["weekday"].tolist() == [day.strftime("%A") for day in dates]
+    assert orders.context["month"].tolist() == [day.strftime("%B") for day in dates]
+
+
+def test_a_column_of_the_table_wins_over_the_calendar(tmp_path: Path) -> None:
+    orders = read(tmp_path, {**LINES, "weekday": ["x"] * 5}, context=["weekday"])
+    assert set(orders.context["weekday"]) == {"x"}
+
+
+def test_without_times_orders_stay_in_the_order_of_the_rows(tmp_path: Path) -> None:
+    orders = read(tmp_path, LINES, time=None)
+    assert orders.times is None
+    assert orders.customers is not None
+    assert orders.customers.tolist() == ["ann", "bob", "ann"]
+
+
+def test_equal_times_keep_their_order_and_parts_keep_what_they_know(tmp_path: Path) -> None:
+    orders = read(tmp_path, {**LINES, "when": ["2026-03-01"] * 5}, context=["store"])
+    assert list(orders.baskets.ids_or_numbers) == ["7", "5", "6"]
+    part = orders[np.array([True, False, True])]
+    assert part.customers is not None
+    assert part.customers.tolist() == ["ann", "ann"]
+    assert part.context["store"].tolist() == ["1.0", "2.0"]
+    assert part.baskets.to_lists() == [[0, 2], [2]]
+    assert len(orders[:0]) == 0
+    assert "0 baskets" in repr(orders[:0])
+
+
+def test_unknown_items(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="unknown label 'rye'"):
+        read(tmp_path, LINES, labels=["tea", "milk"])
+    with pytest.warns(DataWarning, match="skipped 1 unknown item"):
+        orders = read(tmp_path, LINES, labels=["tea", "milk"], unknown="skip")
+    assert orders.baskets.to_lists() == [[], [0, 1], [0]]
+    orders = read(tmp_path, LINES, labels=["tea", "milk"], unknown="new")
+    assert orders.baskets.labels == ("tea", "milk", "rye")
+    assert orders.baskets.to_lists() == [[2], [0, 1], [0]]
+    codes = {**LINES, "product": [12, 11, 13, 12, 12]}
+    assert read(tmp_path, codes, labels=["11", "12"], unknown="new").baskets.labels == ("11", "12", "13")
+    ids = {**LINES, "product": [0, 1, 3, 0, 0]}
+    assert read(tmp_path, ids, n_items=5).baskets.to_lists() == [[3], [0, 1], [0]]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"who": ["ann", "eve", "bob", "ann", "ann"]}, "line 3: basket '7' has two values of 'who', 'ann' and 'eve'"),
+        ({"when": ["2026-03-02", "2026-03-04", "2026-03-01", "2026-01-01", "2026-01-01"]}, "line 3: basket '7' .* day"),
+        ({"when": ["2026-03-02", "2026-03-02", "soon", "2026-01-01", "2026-01-01"]}, "line 4: 'soon' .*time_format"),
+        ({"when": ["2026-03-02", "2026-03-02", "2026-02-30", "2026-01-01", "2026-01-01"]}, "line 4: '2026-02-30'"),
+        ({"when": [20260302, 2, 3, 4, 5]}, "line 3: '2' in column 'when' is not a time"),
+        ({"order": [7, 7, None, 6, 6]}, "line 4 names no basket"),
+        ({"store": [1, 2, 3, 4, 4]}, "line 3: basket '7' has two values of 'store', '1' and '2'"),
+    ],
+)
+def test_bad_lines_are_named(change: dict[str, list[Any]], message: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        read(tmp_path, {**LINES, **change}, context=["store"])
+
+
+def test_bad_rows_of_frames_are_named() -> None:
+    frame = pd.DataFrame({**LINES, "when": [*LINES["when"][:3], None, None]})
+    with pytest.raises(InvalidInputError, match="the data frame, row 4: None in column 'when' is not a time"):
+        Orders.read(frame, **COLUMNS)
+    with pytest.raises(InvalidInputError, match="row 1: 3 in column 'when' is not a time"):
+        Orders.read(frame.assign(when=3), **COLUMNS)
+
+
+@pytest.mark.parametrize("missing", ["customer", "context"])
+def test_missing_columns(missing: str, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"customer": "client"} if missing == "customer" else {"context": ["client"]}
+    with pytest.raises(InvalidInputError, match="no column 'client'; its columns are 'order'"):
+        read(tmp_path, LINES, **options)
+    with pytest.raises(InvalidInputError, match="no column 'weekday'"):
+        read(tmp_path, LINES, time=None, context=["weekday"])
+
+
+def test_times_in_a_stated_format_and_lines_a_minute_apart(tmp_path: Path) -> None:
+    lines = {
+        **LINES,
+        "when": ["1/12/2010 8:27", "1/12/2010 8:26", "2/12/2010 8:26", "3/12/2010 0:00", "3/12/2010 0:00"],
+    }
+    with pytest.raises(InvalidInputError, match="'1/12/2010 8:27'"):
+        read(tmp_path, lines)
+    orders = read(tmp_path, lines, time_format="%d/%m/%Y %H:%M")
+    assert orders.times is not None
+    assert str(orders.times[0]) == "2010-12-01T08:26:00"
+
+
+def test_an_order_that_occurs_twice_counts_once(tmp_path: Path) -> None:
+    once = csv(tmp_path / "once.csv", LINES)
+    text = once.read_text().splitlines(keepends=True)
+    twice = tmp_path / "twice.csv"
+    twice.write_text("".join(text + text[1:]))
+    with pytest.warns(DataWarning, match="3 orders, such as '7', occur twice"):
+        orders = Orders.read(twice, **COLUMNS)
+    assert orders.baskets == Orders.read(once, **COLUMNS).baskets
+    mixed = tmp_path / "mixed.csv"  # lines in another order are no repetition, nor is one item twice
+    mixed.write_text("".join([text[0], text[1], text[3], text[2], text[4], text[5]]))
+    assert len(Orders.read(mixed, **COLUMNS)) == 3
+
+
+def test_orders_of_nobody_and_rows_without_baskets(tmp_path: Path) -> None:
+    lines = {**LINES, "order": [7, 7, None, 6, 6], "who": ["ann", "ann", "bob", None, "NA"]}
+    with pytest.warns(DataWarning, match="skipped 1 row without a basket"):
+        orders = read(tmp_path, lines, missing="skip")
+    assert orders.customers is not None
+    assert orders.customers.tolist() == ["ann", ""]
+    assert "1 customer," in repr(orders)
+
+
+def test_orders_made_by_hand_are_checked() -> None:
+    baskets = Baskets.from_lists([[0], [1]])
+    with pytest.raises(InvalidInputError, match="customers must have 2 entries"):
+        Orders(baskets, np.array(["ann"]))
+    with pytest.raises(InvalidInputError, match="store must have 2 entries"):
+        Orders(baskets, context={"store": np.array(["1"])})
+    with pytest.raises(InvalidInputError, match="NaT"):
+        Orders(baskets, times=np.array(["2026-01-01", "NaT"], "datetime64[s]"))
+    orders = Orders(baskets, np.array([3, 4]), np.array(["2026-01-02", "2026-01-01"], "datetime64[D]"))
+    assert orders.customers is not None
+    assert orders.customers.tolist() == ["4", "3"]
+    with pytest.raises(ValueError, match="read-only"):
+        orders.customers[0] = "5"
