@@ -21,7 +21,7 @@ from ndpp.cli.output import Report, emit
 from ndpp.laws.files import save
 from ndpp.laws.mixture import Mixture
 
-SHOWN = 5
+SHOWN = 3
 """Items, and missions, that are named as the most changed."""
 CUSTOMERS = "The customers' file, which counts tonight's orders, too: either both files are replaced or none."
 VALIDATION = "Orders that judge the new model; default: a tenth of ORDERS, which is not learned from."

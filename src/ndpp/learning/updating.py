@@ -53,6 +53,8 @@ LIKE, LIKE_ORDERS = 5, 200
 """How many items a new one is like, and most orders that are asked which."""
 SAMPLED, KEPT = 16, 5000
 """One order in so many is remembered, and most that are."""
+CARRIED = ("names", "gate")
+"""What belongs to the components of a mixture and is not trained here."""
 CHANGED = 10
 """Items that a report names as the most changed."""
 
@@ -429,6 +431,7 @@ def _trained(
                 bar.advance()
             bar.tell(f"epoch {epoch + 1} of {epochs}, loss {float(torch.stack(losses).mean()):.3f}")
     made: Any = goal.law(goal.finish(trainer.mean), law.labels)
+    vars(made).update({name: value for name, value in vars(law).items() if name in CARRIED})
     made = made._leaving_out(made.weights) if goal.nonempty else made
     return made.normalized() if hasattr(made, "normalized") else made
 
