@@ -194,11 +194,10 @@ NOTE = (
 )
 
 
-def main(source: str, target: str, device: str = "cuda", *half_lives: str) -> None:
-    """Run a year from a file of months on this machine, and write its rows as JSON."""
-    updates = {UPDATED: {}} | {
-        f"{UPDATED}, half-life {float(one):,.0f}": {"half_life": float(one)} for one in half_lives
-    }
+def main(source: str, target: str, device: str = "cuda", *old_weights: str) -> None:
+    """Run a year from a file of months on this machine, and write its rows as JSON, with other weights of old orders, too."""
+    updates: dict[str, dict[str, Any]] = {UPDATED: {}}
+    updates |= {f"{UPDATED}, old orders weigh {one}": {"old_weight": float(one)} for one in old_weights}
     began, rows = time.perf_counter(), list[dict[str, Any]]()
 
     def say(text: str) -> None:

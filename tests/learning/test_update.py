@@ -117,7 +117,7 @@ def test_more_of_the_same_does_not_hurt_and_something_new_is_learned(name):
     assert lost.mean() < 0.02
     assert not same.is_worse
     how = {"learning_rate": 0.02, "force": True}
-    learned, forgetful = (ndpp.update(law, new[:600], seen=n, **how).law_ for n in (SEEN, 1))
+    learned, forgetful = (ndpp.update(law, new[:600], seen=n, **how).law_ for n in (8 * SEEN, 1))
     gains = [float((one.log_probs(new[600:]) - law.log_probs(new[600:])).mean()) for one in (learned, forgetful)]
     losses = [float((law.log_probs(fresh) - one.log_probs(fresh)).mean()) for one in (learned, forgetful)]
     assert min(gains) > 0.05

@@ -26,7 +26,8 @@ SHOWN = 3
 CUSTOMERS = "The customers' file, which counts tonight's orders, too: either both files are replaced or none."
 VALIDATION = "Orders that judge the new model; default: a tenth of ORDERS, which is not learned from."
 SEEN = "How many orders the model has seen, if its file does not say."
-HALF = "After so many further orders an old one counts half; default: all count the same."
+OLD = "What an order that the model has seen counts, beside one that is new."
+HALF = "After so many further orders an old one counts half as much; default: all count the same."
 LEAST = "A new item enters once so many orders have it."
 AFTER = "Items that none of so many updates in a row has sold leave."
 FORCE = "Write the model though it is worse, and learn from orders that were seen before or are unlike all others."
@@ -45,6 +46,7 @@ def update(
     time: Annotated[str, typer.Option(metavar="NAME", help="Column of the time, for --customers.")] = "time",
     validation: Annotated[str | None, o.file(VALIDATION)] = None,
     seen: Annotated[float | None, o.number(SEEN)] = None,
+    old_weight: Annotated[float, o.number(OLD)] = 0.25,
     half_life: Annotated[float | None, o.number(HALF)] = None,
     least_orders: Annotated[int, o.number(LEAST, least=1)] = 3,
     drop: Annotated[
@@ -85,8 +87,8 @@ def update(
             from ndpp.learning.updating import update as updated
         leaving = [law.labels[i] if law.labels else int(i) for i in item_ids(law, drop, ids=False)]
         found = updated(
-            model, tonight, validation=judges, seen=seen, half_life=half_life, least_orders=least_orders, drop=leaving,
-            drop_after=drop_after, force=force, max_epochs=max_epochs, learning_rate=learning_rate, device=device,
+            model, tonight, validation=judges, seen=seen, old_weight=old_weight, half_life=half_life, least_orders=least_orders,
+            drop=leaving, drop_after=drop_after, force=force, max_epochs=max_epochs, learning_rate=learning_rate, device=device,
             random_state=seed, progress=True if sys.stderr.isatty() else say,
         )  # fmt: skip
         with stage(f"saving {os.fspath(output)}"), replacing(output) as made, _customers(customers) as beside:
@@ -120,7 +122,7 @@ def _count(path: Path, target: Path, law: Any, orders: str, reading: o.Reading, 
 
 def _report(output: Path, found: Any) -> Report:
     """Return what the command prints."""
-    data = {name: value for name, value in vars(found).items() if name not in ("law_", "metadata", "old_weights")}
+    data = {name: value for name, value in vars(found).items() if name not in ("law_", "metadata", "shares_before")}
     data = {"output": os.fspath(output), **data, "seen": found.metadata["memory"]["orders"]}
     data["changed"] = [one._asdict() for one in found.changed]
     notes = [
@@ -132,7 +134,7 @@ def _report(output: Path, found: Any) -> Report:
     notes.append(f"Items that changed most: {changes}")
     if isinstance(found.law_, Mixture):
         shares = [
-            (one.name, float(found.old_weights[list(one.components)].sum()), one.share)
+            (one.name, float(found.shares_before[list(one.components)].sum()), one.share)
             for one in answers.missions(found.law_)
         ]
         shares.sort(key=lambda one: -abs(one[2] - one[1]))

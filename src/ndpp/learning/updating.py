@@ -4,7 +4,8 @@ What is minimised, from the law P₀ on, is
 
     −Σ_{S tonight} log P(S) + N · KL(P₀ ‖ P) + penalties on the change of u and X.
 
-N is the number of orders that the law has seen, faded if old ones should count less. The divergence is −log P(S) on average over exact
+N is a quarter of the number of orders that the law has seen, or less if old ones fade: a law knows less than its orders told, and people
+change. The divergence is −log P(S) on average over exact
 samples of P₀, pseudo-orders that weigh N together. On average their gradient at P₀ is zero; what it is for those that were drawn, penalties
 included, is subtracted from every gradient, so that only tonight's orders move the law.
 """
@@ -43,6 +44,8 @@ MEMORY = "memory"
 """What the metadata call what a model remembers of its orders."""
 EPOCHS, LEARNING_RATE, PENALTIES = 3, 0.005, (10.0, 2.0)
 """Passes over tonight's orders and the pseudo-orders, rate of Adam at first, and penalties on the change of u and X (complete journey)."""
+OLD_WEIGHT = 0.25
+"""What an order that the law has seen weighs beside one of tonight: of 1, ½, ¼ and ⅒ best for the next month (complete journey)."""
 REPLAYED, CHUNK = 20_000, 2000
 """Most pseudo-orders, and how many of them are looked at at a time."""
 NOISE = 2.0
@@ -107,7 +110,7 @@ class Updated:
         Items that are new, that were dropped, and that are too rare to enter.
     changed : tuple of ItemChange
         The items whose probability has changed most.
-    old_weights : (C,) array
+    shares_before : (C,) array
         Weights of the components before.
     """
 
@@ -122,7 +125,7 @@ class Updated:
     left: tuple[str | int, ...]
     skipped: tuple[str, ...]
     changed: tuple[ItemChange, ...]
-    old_weights: FloatArray = field(repr=False)
+    shares_before: FloatArray = field(repr=False)
     seconds: float
 
     @property
@@ -146,6 +149,7 @@ def update(
     encoding: str | None = None,
     validation: Any = None,
     seen: float | None = None,
+    old_weight: float = OLD_WEIGHT,
     half_life: float | None = None,
     least_orders: int = 3,
     like: Mapping[str, Any] | None = None,
@@ -160,8 +164,8 @@ def update(
 ) -> Updated:
     """Continue the training of a model with new orders, as the command ``ndpp update`` does. Old orders are not needed.
 
-    Pseudo-orders, drawn exactly from the model, stand for the orders that it has seen and weigh as much. Items that are new enter, items
-    that are gone fade.
+    Pseudo-orders, drawn exactly from the model, stand for the orders that it has seen; together they weigh a quarter as much. Items that
+    are new enter, items that are gone fade.
 
     Parameters
     ----------
@@ -175,8 +179,10 @@ def update(
         Orders that judge the new law instead.
     seen : float, optional
         How many orders the model has seen, if it is a law, or if its file does not say.
+    old_weight : float
+        What an order that the model has seen counts, beside one that is new.
     half_life : float, optional
-        After so many further orders an old one counts half. None: all count the same.
+        After so many further orders an old one counts half as much. None: all count the same.
     least_orders : int
         A new item enters once so many orders have it; until then it is left out of them.
     like : mapping, optional
@@ -231,7 +237,7 @@ def update(
         known = _read(validation, law, {"format": format, "encoding": encoding}, options)
         parts = tonight, _possible(start, _over(known, start))
     trained = _trained(
-        start, *parts, fade * memory.orders,
+        start, *parts, number(old_weight, "old_weight", above_zero=True) * fade * memory.orders,
         epochs=check_count(max_epochs, "max_epochs"), rate=number(learning_rate, "learning_rate", above_zero=True),
         device=device, seed=random_state, progress=progress, force=force,
     )  # fmt: skip
@@ -409,7 +415,7 @@ def _trained(
 ) -> Any:  # fmt: skip
     """Return the law after some epochs; pseudo-orders weigh as much as ``weight`` orders."""
     n = int(np.ceil(min(weight, REPLAYED)))
-    say_line(f"drawing {n:,} pseudo-orders for {weight:,.0f} orders seen", progress)
+    say_line(f"drawing {many(n, 'pseudo-order')}", progress)
     drawn = law.sample(n, rng=seed, device=None if device == "cpu" else device)
     drawn = Baskets(drawn.indptr, drawn.indices, law.n_items, law.labels)
     if not force:
