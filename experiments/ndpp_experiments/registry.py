@@ -61,6 +61,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         "map-init": "Starting a walk at the greedy MAP set",
         "beyond": "Beyond the paper: exact samples against the walk",
         "limits": "Beyond the paper: exact samples under limits",
+        "prices": "Beyond the paper: what a price does to the odds of a product",
         "registries": "Amazon's registries: test log-likelihood beside a published one",
         "a-year": "A year in monthly steps: updates beside new fits",
     }.items()

@@ -237,6 +237,95 @@ def test_limits(model: Asked):
     close(printed, [answer["items"]])
 
 
+BOOST = {"tea": 3.0, "jam": 0.5, "rice": 0.0, "butter": 0.0}
+
+
+def test_boosts(model: Asked):
+    """A boosted law is a law: the answers are those of ``law.tilt``, whose factors a table and a request name."""
+    table = model.path.parent / "boost.csv"
+    table.write_text("item,factor\n" + "".join(f"{item},{factor}\n" for item, factor in BOOST.items()))
+    tilted, asked = model.law.tilt(BOOST), {"boost": {"tea": 3, "jam": 0.5}, "out_of_stock": ["rice", "butter"]}
+    for ranking in ndpp.Ranking:
+        best = tilted.recommend(BASKET, n=12, ranking=ranking)
+        expected = told(answers.recommend(model.law, BASKET, n=12, ranking=ranking, boost=BOOST))
+        assert [row["item"] for row in expected["items"]] == list(best.labels)
+        assert [row["score"] for row in expected["items"]] == pytest.approx(best.scores.tolist())
+        assert not {"rice", "butter"} & set(best.labels)
+        close(model.post("recommend", basket=BASKET, n=12, ranking=ranking.value, **asked), expected)
+        words = ("--given", ",".join(BASKET), "-n", 12, "--ranking", ranking, "--boost", table)
+        close(model.command("recommend", *words)["recommendations"], [expected["items"]])
+    drawn = [[model.law.labels[i] for i in basket] for basket in tilted.sample(4, given=["bread"], rng=5)]
+    found = answers.complete(model.law, ["bread"], n=4, seed=5, boost=BOOST)
+    assert [list(one.items) for one in found.baskets] == drawn
+    close(model.post("complete", basket=["bread"], n=4, seed=5, **asked), told(found))
+    printed = model.command("complete", "--given", "bread", "-n", 4, "--seed", 5, "--boost", table)["baskets"]
+    assert [sorted(basket) for basket in printed] == [sorted(basket) for basket in drawn]
+    freely = [[model.law.labels[i] for i in basket] for basket in tilted.sample(4, rng=6)]
+    assert [one["items"] for one in model.post("sample", n=4, seed=6, **asked)["baskets"]] == freely
+    assert model.command("sample", "-n", 4, "--seed", 6, "--boost", table)["baskets"] == freely
+    reason = told(answers.why(model.law, BASKET, "tea", boost=BOOST))
+    assert reason["popularity"] == pytest.approx(tilted.inclusion_probabilities()[model.law.ids(["tea"])[0]])
+    close(model.post("why", basket=BASKET, item="tea", **asked), reason)
+    batch = {"task": "recommend", "baskets": [BASKET], "n": 12, "ranking": "lift", **asked}
+    close(json.loads(post(f"{model.url}/api/batch", json=batch).text), {"index": 0, **expected})
+
+
+def test_what_is_in_the_basket_is_not_out_of_stock(model: Asked):
+    """It is there, whatever the table says; everything else that is out of stock still is, in one basket and in many."""
+    stocked = model.law.tilt({"tea": 3, "jam": 0.5, "butter": 0})
+    best = stocked.recommend(["rice", "tea"], n=12)
+    single = answers.recommend(model.law, ["rice", "tea"], n=12, boost=BOOST)
+    baskets = ndpp.Baskets.from_lists([["rice", "tea"], ["bread"]], labels=model.law.labels)
+    first, second = answers.recommend_each(model.law, baskets, n=12, boost=BOOST)
+    for found in (single, first):
+        assert [row.item for row in found.items] == list(best.labels)
+        assert [row.score for row in found.items] == pytest.approx(best.scores.tolist(), abs=1e-9)
+    usual = model.law.tilt(BOOST).recommend(["bread"], n=12)
+    assert [row.item for row in second.items] == list(usual.labels)
+    assert [row.score for row in second.items] == pytest.approx(usual.scores.tolist(), abs=1e-9)
+    drawn = stocked.sample(5, given=["rice"], rng=1)
+    expected = [[model.law.labels[i] for i in basket] for basket in drawn]
+    found = answers.complete(model.law, ["rice"], n=5, seed=1, boost=BOOST)
+    assert [list(one.items) for one in found.baskets] == expected
+    table, half = model.path.parent / "boost.csv", model.path.parent / "half.txt"
+    table.write_text("item,factor\n" + "".join(f"{item},{factor}\n" for item, factor in BOOST.items()))
+    half.write_text("rice\nbread\n")
+    printed = model.command("complete", half, "-n", 60, "--seed", 1, "--boost", table)["baskets"]
+    assert [sorted(basket) for basket in printed[:5]] == [sorted(basket) for basket in expected]
+    assert not {"rice", "butter"} & {item for basket in printed[60:] for item in basket}
+    with pytest.raises(ndpp.errors.ZeroProbabilityError, match="'butter' is out of stock"):
+        answers.why(model.law, ["rice"], "butter", boost=BOOST)
+
+
+@pytest.mark.parametrize(
+    ("boost", "told"),
+    [({"tee": 2}, "did you mean 'tea'"), ({"tea": -1}, "boost must be finite and ≥ 0; that of item 'tea' is -1"),
+     ({"tea": np.nan}, "≥ 0"), ({"tea": np.inf}, "≥ 0"), ({"tea": "much"}, "must be numbers"), ([1, 2], "must have 12 entries")],
+)  # fmt: skip
+def test_factors_that_are_none(boost, told):
+    with pytest.raises(ndpp.errors.InvalidInputError, match=told):
+        answers.recommend(shelf_kernel(), BASKET, boost=boost)
+
+
+def test_unknown_items_of_a_boost_can_be_skipped(model: Asked):
+    found = answers.recommend(model.law, BASKET, boost={"oat drink": 2.0, "tea": 2}, unknown="skip")
+    assert found.skipped == ("oat drink",)
+    assert found.items == answers.recommend(model.law, BASKET, boost={"tea": 2}).items
+    asked = {"boost": {"tea": 2}, "out_of_stock": ["oat drink"], "unknown": "skip"}
+    close(model.post("recommend", basket=BASKET, **asked), told(found))
+
+
+def test_a_boost_is_prepared_once():
+    prepared = answers.Prepared(trips(), boost={"tea": 2})
+    boosted = prepared.boosted()
+    assert boosted.missions is prepared.missions  # they keep their names
+    for factor in range(3, 6):
+        assert prepared.boosted({"jam": factor}) is prepared.boosted({"jam": factor})
+        assert prepared.boosted({"jam": 1}) is boosted
+    assert answers.recommend(prepared, ["jam"]).items == answers.recommend(trips(), ["jam"], boost={"tea": 2}).items
+    assert answers.probability(prepared, ["jam"]) == answers.probability(trips(), ["jam"])  # says what the model says
+
+
 @pytest.mark.parametrize("item", ["bread", "tea"])
 def test_related_items(model: Asked, item: str):
     expected = told(answers.related(model.law, item, n=5))

@@ -49,6 +49,48 @@ def test_what_is_in_stock_is_recommended(shop):
     assert set(items(more)) == {"tomato sauce", "rice"}
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("item,factor\ntee,3", "boost.csv: unknown label 'tee'; did you mean 'tea'? Leave such items out with --unknown skip"),
+        *(
+            (f"item,factor\ntea,{word}", f"boost.csv: a factor is a number ≥ 0, and 0 for what is out of stock; that of 'tea' is {word!r}")
+            for word in ("-1", "nan", "inf", "much", "")
+        ),
+        ("item,factor\ntea,1\ntea,2", "boost.csv names item 'tea' twice; it can have one row"),
+        ("item,boost\ntea,1", "boost.csv has no column 'factor'"),
+        ("product,factor\ntea,1", "boost.csv has no column 'item'"),
+    ],
+)  # fmt: skip
+def test_a_table_of_factors_that_is_none(shop, text, told):
+    (shop / "boost.csv").write_text(text + "\n")
+    for words in (["recommend", "model", "-g", "jam"], ["sample", "model"], ["complete", "model", "-g", "jam"]):
+        done = run(shop, *words, "--boost", "boost.csv")
+        assert (done.code, done.out) == (1, "")
+        assert told in done.err
+
+
+def test_factors_of_items_that_the_model_does_not_know(shop):
+    (shop / "boost.csv").write_text("item;factor\ntea;2\noat drink;0\n")
+    done = run(shop, "recommend", "model", "-g", "jam", "--boost", "boost.csv", "--unknown", "skip", "--json")
+    assert done.err == "ndpp: warning: boost.csv: skipped 1 unknown item, such as 'oat drink'\n"
+    assert items(done) == list(shelf_kernel().tilt({"tea": 2}).recommend(["jam"]).labels)
+    (shop / "ids.csv").write_text("item,factor\n11,2\n")
+    assert items(run(shop, "recommend", "model", "-g", 9, "--boost", "ids.csv", "--ids", "--json")) == [
+        shelf_kernel().ids([item])[0] for item in items(done)
+    ]
+    (shop / "ids.csv").write_text("item,factor\n12,2\n")
+    assert "unknown item id 12" in run(shop, "sample", "model", "--boost", "ids.csv", "--ids").err
+
+
+def test_a_run_goes_on_with_its_factors(shop):
+    (shop / "boost.csv").write_text("item,factor\ntea,0\n")
+    words = ["sample", "model", "-n", 20, "--seed", 1, "-o", "drawn.csv", "--boost", "boost.csv"]
+    assert run(shop, *words).code == 0
+    assert "tea" not in (shop / "drawn.csv").read_text()
+    assert run(shop, *words[:-2], "--boost", "drawn.csv").code == 1  # no factors, and also the output
+
+
 @pytest.mark.parametrize("model", ["model", "trips"])
 def test_baskets_of_what_is_in_stock(shop, model):
     words = ["sample", model, "-n", 60, "--seed", 1, "--unknown", "skip", "--candidates-file", "stock.txt"]

@@ -206,3 +206,62 @@ def test_models_without_names_are_updated_by_ids():
     assert found.law_.labels is None
     assert found.after > found.before
     assert found.changed[0].item in range(5)
+
+
+@pytest.mark.parametrize("make", [missions, over_families], ids=["tied", "families"])
+def test_new_items_enter_and_others_leave(make):
+    law = make()
+    lists = [[NAMES[i] for i in items] for items in law.sample(240, rng=1)]
+    new = [["oat drink", *order] if i < 40 else order for i, order in enumerate(lists)]
+    new[200] = [*new[200], "caviar"]
+    with pytest.warns(
+        DataWarning, match="left 1 new item out, such as 'caviar', of which there are fewer than 3 orders"
+    ):
+        found = ndpp.update(law, new, seen=SEEN, force=True, drop=["item 5"])
+    assert (found.entered, found.left, found.skipped) == (("oat drink",), ("item 5",), ("caviar",))
+    assert found.law_.labels == (*(name for name in NAMES if name != "item 5"), "oat drink")
+    assert found.law_.inclusion_probabilities()[-1] == pytest.approx(40 / 240, rel=0.25)
+    assert found.metadata["memory"]["young"] == {"oat drink": found.n_orders}
+    # Next night it is twice as popular, and what it goes with is known: pseudo-orders do not hold it where it was.
+    again = [["oat drink", *order] if i % 3 == 0 else order for i, order in enumerate(lists[::-1])]
+    later = ndpp.update(found, [[*order] for order in again], force=True)
+    assert 0.2 < later.law_.inclusion_probabilities()[later.law_.labels.index("oat drink")] < 0.34
+    assert later.metadata["memory"]["updates"] == 2
+
+
+def test_new_items_behave_like_those_expected_in_their_place():
+    law = missions()
+    breakfasts = [[NAMES[i] for i in items] for items in law.sample(60, component=0, rng=1)]
+    new = [["muesli", *order] for order in breakfasts]
+    for like in (None, {"muesli": ["item 1"]}):
+        found = ndpp.update(law, [*new, *breakfasts], seen=SEEN, max_epochs=0, force=True, like=like).law_
+        early, late = (found.inclusion_probabilities(given=[name])[-1] for name in ("item 0", "item 6"))
+        assert early > 5 * late
+        assert found.inclusion_probabilities()[-1] == pytest.approx(0.5)
+
+
+def test_items_that_nobody_buys_fade_and_leave():
+    law = missions()
+    lists = [[NAMES[i] for i in items if i != 7] for items in law.sample(700, rng=1)]
+    nights = [[order for order in lists[i : i + 200] if order] for i in (0, 200, 400)]
+    model, chances = law, [law.inclusion_probabilities()[7]]
+    for night in nights:
+        model = ndpp.update(
+            model, night, seen=SEEN if model is law else None, drop_after=3, learning_rate=0.02, force=True
+        )
+        if model.left:
+            break
+        chances.append(model.law_.inclusion_probabilities()[7])
+    assert model.left == ("item 7",)
+    assert model.metadata["memory"]["unsold"] == {}
+    assert chances[0] > 1.3 * chances[1] > 1.3**2 * chances[2]
+
+
+def test_names_and_context_of_missions_stay():
+    law = missions()
+    law = ndpp.Mixture.tied(law.odds, law.base.X, law.base.W, law.weights, names=["early", "late"], labels=NAMES)
+    gated = law.without_empty().with_context({"store": ["1", "2"]}, np.eye(2))
+    found = ndpp.update(gated, restated(gated.sample(100, rng=0)), seen=SEEN, max_epochs=1).law_
+    assert found.names == ("early", "late")
+    assert found.context == gated.context == {"store": ("1", "2")}
+    assert found.at(store="1").weights[0] > found.weights[0] > found.at(store="2").weights[0]

@@ -1,4 +1,4 @@
-"""Limits in requests: by the table of the server, and refused with what to do."""
+"""Limits and boosts in requests: by the tables of the server, and refused with what to do."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 import ndpp
 from ndpp.serve.app import create_app
 from ndpp.serve.limits import BASKET_LIMITS, CATEGORIES
+from ndpp.serve.model import Served
 from servers import get, post, serving
 
 N = 40
@@ -105,3 +106,54 @@ def test_a_replaced_table_is_read(url, table):
             break
     write(table, 1.0)
     assert most <= 3
+
+
+@pytest.mark.filterwarnings("ignore::ndpp.errors.DataWarning")
+def test_factors_of_the_server_are_read_and_read_again(table, url):
+    factors = table.parent / "factors.csv"
+    factors.write_text("item,factor\nitem 1,0\nnew item,2\n")
+    with pytest.warns(ndpp.errors.DataWarning, match="skipped 1 unknown item, such as 'new item'"):
+        Served.load(table.parent / "model", None, None, factors)
+    app = create_app(table.parent / "model", boost=factors)
+    with serving(app) as url:
+        law = ndpp.load(table.parent / "model")
+        plain = get(f"{url}/api/related", params={"item": "item 1"}).json()
+        assert plain["probability"] == pytest.approx(law.inclusion_probabilities()[1])  # what the model says
+
+        def listed(**asked: object) -> list[str]:
+            found = post(f"{url}/api/recommend", json={"n": 100, **asked}).raise_for_status().json()
+            return [one["item"] for one in found["items"]]
+
+        assert listed() == list(law.tilt({"item 1": 0}).recommend([], n=100).labels)
+        more = {"boost": {"item 2": 5}, "out_of_stock": [3]}
+        both = law.tilt({"item 1": 0, "item 2": 5, "item 3": 0})
+        assert listed(**more) == list(both.recommend([], n=100).labels)
+        batch = {"task": "recommend", "baskets": [["item 4"]], "n": 100, **more}
+        (line,) = map(json.loads, post(f"{url}/api/batch", json=batch).text.splitlines())
+        assert [one["item"] for one in line["items"]] == list(both.recommend(["item 4"], n=100).labels)
+        drawn = post(f"{url}/api/sample", json={"n": 3, "seed": 2}).json()["baskets"]
+        expected = law.tilt({"item 1": 0}).sample(3, rng=2).to_lists()
+        assert [one["items"] for one in drawn] == [[f"item {i}" for i in basket] for basket in expected]
+        (table.parent / "next.csv").write_text("item,factor\nitem 2,0\n")
+        os.replace(table.parent / "next.csv", factors)
+        for _ in range(400):
+            if "item 1" in listed():
+                break
+        assert listed() == list(law.tilt({"item 2": 0}).recommend([], n=100).labels)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"boost": {"item 1": -1}}, "greater than or equal to 0"),
+        ({"boost": {"item 1": "x"}}, "/body/boost/item 1"),
+        ({"boost": {"no item": 1}}, "unknown label 'no item'"),
+        ({"out_of_stock": [N]}, f"unknown item id {N}"),
+    ],
+)
+def test_boosts_that_are_none_are_refused(url, asked, told):
+    for path, more in (("recommend", {}), ("complete", {}), ("sample", {}), ("why", {"item": "item 0"})):
+        answer = post(f"{url}/api/{path}", json={**asked, **more})
+        assert answer.status_code == 422
+        assert told in answer.json()["detail"]
+    assert post(f"{url}/api/batch", json={"task": "recommend", "baskets": [[]], **asked}).status_code == 422

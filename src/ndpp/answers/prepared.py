@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ import numpy as np
 
 from ndpp._stop import look
 from ndpp._types import FloatArray, IntArray, Items
-from ndpp._validation import check_items
+from ndpp._validation import check_items, check_values
 from ndpp.answers.atlas import draw_map
 from ndpp.answers.mission import find_missions
 from ndpp.answers.records import Item, Map, Mission, names_of
@@ -40,6 +40,10 @@ LEFT = 6
 """Items that are often added to a basket. What is prepared for it serves four to eight."""
 MEMORY = 2**30
 """Most bytes of matrices that the sampler of a model keeps."""
+BOOSTS = 4
+"""Boosts whose tilted laws are kept."""
+NEARLY = 1e-12
+"""The factor of items that are out of stock, beside baskets that hold some of these."""
 
 
 class once(cached_property[T]):
@@ -57,18 +61,25 @@ class Prepared:
     """A law, and what many answers share; each part is computed when first needed. Threads may share it.
 
     Every question of :mod:`ndpp.answers` takes one in place of a law: ``model = answers.Prepared(law)`` answers the second question faster.
-    With a ``table`` of its items, questions take limits in words.
+    With a ``table`` of its items, questions take limits in words. ``boost``, factors as in ``law.tilt``, is part of every question about
+    what to buy: recommendations, their reasons and draws.
     """
 
-    def __init__(self, model: Any, table: ItemTable | None = None) -> None:
+    gone: IntArray = np.empty(0, np.int64)
+    """Items that are out of stock."""
+
+    def __init__(self, model: Any, table: ItemTable | None = None, boost: Any = None) -> None:
         self.law: Any = Law.required(model)
         self.table = table
-        self._lock = threading.RLock()
+        self.factors = None if boost is None else self.factors_of(boost)
+        self._lock, self._boosted = threading.RLock(), dict[bytes, Boosted]()
 
     @classmethod
-    def of(cls, model: Any) -> Prepared:
-        """Return a law, fitted estimator or prepared model as a prepared one."""
-        return model if isinstance(model, Prepared) else cls(model)
+    def of(cls, model: Any, context: Any = None, *, unknown: str = "error") -> Prepared:
+        """Return a law, fitted estimator or prepared model as a prepared one, in a context as ``law.at`` takes it if there is one."""
+        own = model if isinstance(model, Prepared) else cls(model)
+        law = own.law.at(context, unknown=unknown) if context else own.law
+        return own if law is own.law else InContext(own, law)
 
     # -- names ---------------------------------------------------------------------------------------------------------------
 
@@ -107,6 +118,43 @@ class Prepared:
         left = np.isin(everything, everything if candidates is None else candidates) & ~np.isin(everything, exclude)
         possible = left | np.isin(everything, given)
         return [one for one in chosen if not isinstance(one, str)] + self.table.limits(words, possible)
+
+    # -- boosts --------------------------------------------------------------------------------------------------------------
+
+    def boosted(
+        self, boost: Any = None, given: Items = (), skipped: list[Item] | None = None, *, drawn: bool = False
+    ) -> Prepared:
+        """Return the model with the odds of items times factors, its own and those of ``boost``; itself if there are none.
+
+        What is given is not out of stock, even if its factor is zero: any other factor has the same effect. For draws it gets 1. For
+        probabilities everything that is out of stock gets nearly zero, so that one law serves all such baskets.
+        """
+        factors = self.factors
+        if boost is not None and len(boost):
+            factors = self.factors_of(boost, skipped) * (1.0 if factors is None else factors)
+        if factors is None or (factors == 1).all():
+            return self
+        held, gone = np.asarray(given, np.int64), np.flatnonzero(factors == 0)
+        held = held[factors[held] == 0]
+        if len(held):
+            factors = factors.copy()
+            factors[held if drawn else gone] = 1.0 if drawn else NEARLY
+        with self._lock:  # and not while the law is tilted, so that other questions go on
+            key = factors.tobytes()
+            found = self._boosted.pop(key, None) or Boosted(self, factors, gone)
+            self._boosted[key] = found
+            if len(self._boosted) > BOOSTS:
+                del self._boosted[next(iter(self._boosted))]
+        return found
+
+    def factors_of(self, boost: Any, skipped: list[Item] | None = None) -> FloatArray:
+        """Return a factor for every item, 1 where a mapping has none."""
+        if isinstance(boost, Mapping):
+            if self.law.labels is None:  # JSON has no numbers for keys
+                boost = {int(item) if str(item).isdecimal() else item: factor for item, factor in boost.items()}
+            items = self.ids(list(boost), "boost", skipped)
+            boost = dict(zip(items.tolist(), (factor for item, factor in boost.items() if item in self.law.catalogue)))
+        return check_values(boost, self.law, "boost", default=1.0)
 
     # -- what many answers share ---------------------------------------------------------------------------------------------
 
@@ -203,6 +251,38 @@ class Prepared:
             sampler = own.to_complete(given, size)
         found: list[list[int]] = sampler.sample(n, rng=seed).baskets.to_lists()
         return found
+
+
+class InContext(Prepared):
+    """A prepared law in a context: its components, and so its missions, are those of the ``plain`` one."""
+
+    def __init__(self, plain: Prepared, law: Any) -> None:
+        super().__init__(law, plain.table)
+        self.factors = plain.factors
+        self.plain, self.inclusions, self.missions = plain, plain.inclusions, plain.missions
+
+    @property
+    def sizes(self) -> FloatArray | None:
+        """P(|S| = k), if that of the plain law is known."""
+        return None if self.plain.sizes is None else np.asarray(self.law.size_distribution())
+
+
+class Boosted(Prepared):
+    """A prepared law with the odds of its items times factors. It has the missions of the law."""
+
+    def __init__(self, plain: Prepared, factors: FloatArray, gone: IntArray) -> None:
+        self.plain, self.tilts, self.gone = plain, factors, gone
+        self.table, self.factors, self._lock = plain.table, None, threading.RLock()
+
+    @once
+    def law(self) -> Any:
+        """The tilted law."""
+        return self.plain.law.tilt(self.tilts)
+
+    @once
+    def missions(self) -> tuple[Mission, ...]:
+        """The missions of the law as it is, so that they keep their names."""
+        return self.plain.missions
 
 
 def _shared(sampler: Exact, given: Items, size: int | None, n: int, seed: int) -> Iterator[list[int]]:

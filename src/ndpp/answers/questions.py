@@ -31,13 +31,23 @@ MOST = 1 - 1e-12
 
 
 def recommend(
-    model: Any, basket: Any, *, why: bool = False, ids: bool = False, unknown: str = "error", **options: Any
+    model: Any,
+    basket: Any,
+    *,
+    why: bool = False,
+    ids: bool = False,
+    unknown: str = "error",
+    context: Any = None,
+    boost: Any = None,
+    **options: Any,
 ) -> r.Recommended:
     """Return the best items for a basket; with ``why``, what each score owes to what.
 
     ``options`` are those of :func:`ndpp.recommend`: ``n``, ``candidates``, ``ranking``, ``damping``, ``support``, ``per_category`` and
     ``limits``, which may be in words if the model has a table (:class:`ItemTable`); and ``exclude``, items that are never recommended.
-    With ``unknown="skip"``, items that are not in the catalogue are left out, and named in the answer as ``skipped``.
+    With ``unknown="skip"``, items that are not in the catalogue are left out, and named in the answer as ``skipped``. ``context`` holds
+    columns and their values, as ``law.at`` takes them, and ``boost`` factors as in ``law.tilt``: the odds of an item times its factor,
+    and 0 for what is out of stock.
 
     Examples
     --------
@@ -47,19 +57,21 @@ def recommend(
     butter         0.615      0.4355        1  1.412     None  bread     0.615
     tomato sauce  0.3174      0.3174        1      1     None  None     0.3174
     """
-    own, skipped = Prepared.of(model), _skipping(unknown)
+    own, skipped = Prepared.of(model, context, unknown=unknown), _skipping(unknown)
     given = own.ids(basket, skipped=skipped)
+    own = own.boosted(boost, given, skipped)
     rule = _rule(own, given, skipped, **options)
     best = rule.best_for(given)
     return _recommended(own, given, best, rule.ranking, why=why, ids=ids, skipped=_distinct(skipped))
 
 
 def recommend_each(
-    model: Any, baskets: Baskets, *, why: bool = False, ids: bool = False, **options: Any
+    model: Any, baskets: Baskets, *, why: bool = False, ids: bool = False, boost: Any = None, **options: Any
 ) -> Recommendations[r.Recommended]:
     """Return :func:`recommend` of each basket, None for baskets of probability zero: thousands of baskets in a few seconds."""
-    own = Prepared.of(model)
-    rule = _rule(own, np.unique(baskets.indices), None, **options)
+    given = np.unique(baskets.indices)
+    own = Prepared.of(model).boosted(boost, given)
+    rule = _rule(own, given, None, **options)
     found = zip(baskets, rule.best_of_each(baskets))
     answers = (best and _recommended(own, basket, best, rule.ranking, why=why, ids=ids) for basket, best in found)
     return Recommendations(answers, baskets.ids_or_numbers)
@@ -73,15 +85,20 @@ def why(
     ranking: str = Ranking.CONTINUATION,
     ids: bool = False,
     unknown: str = "error",
+    context: Any = None,
+    boost: Any = None,
 ) -> r.Explained:
     """Return what the score of one item for a basket owes to popularity, to the mission and to ties.
 
-    ``unknown="skip"`` is as in :func:`recommend`, for items of the basket.
+    ``unknown="skip"``, for items of the basket, ``context`` and ``boost`` are as in :func:`recommend`.
     """
-    own, kind, skipped = Prepared.of(model), Ranking(ranking), _skipping(unknown)
+    own, kind, skipped = Prepared.of(model, context, unknown=unknown), Ranking(ranking), _skipping(unknown)
     given, chosen = own.ids(basket, skipped=skipped), own.ids([item], "item")
     if chosen[0] in given:
         raise InvalidInputError("is in the basket already; explain an item that is not", argument="item")
+    own = own.boosted(boost, given, skipped)
+    if chosen[0] in own.gone:
+        raise ZeroProbabilityError(f"item {item!r} is out of stock, so there is no score to explain")
     scores = scores_of_one(own.law, given, whole=kind.is_whole)[chosen]
     if not scores[0] > 0:
         raise ZeroProbabilityError(f"item {item!r} never occurs with this basket, so there is no score to explain")
@@ -104,7 +121,7 @@ def _rule(
 def allowed_items(own: Prepared, candidates: Any, exclude: Any, skipped: list[r.Item] | None) -> IntArray | None:
     """Return the candidates without the excluded items, None if all may come."""
     allowed = None if candidates is None else own.ids(candidates, "candidates", skipped)
-    never = own.ids(exclude, "exclude", skipped)
+    never = np.union1d(own.ids(exclude, "exclude", skipped), own.gone)
     if len(never):
         allowed = np.setdiff1d(np.arange(own.law.n_items) if allowed is None else allowed, never)
     return allowed
@@ -213,13 +230,16 @@ def complete(
     seed: int | None = None,
     ids: bool = False,
     unknown: str = "error",
+    context: Any = None,
+    boost: Any = None,
 ) -> r.Completed:
-    """Return ``n`` exact samples that contain the basket, those of ``law.sample(n, given=basket, rng=seed)``.
+    """Return ``n`` exact samples that contain the basket, those of ``law.at(context).sample(n, given=basket, rng=seed)``.
 
     ``limits`` are those of ``law.sample``; they may be in words if the model has a table (:class:`ItemTable`). With
-    ``unknown="skip"``, items that are not in the catalogue are left out, and named in the answer as ``skipped``.
+    ``unknown="skip"``, items that are not in the catalogue are left out, and named in the answer as ``skipped``. With a ``boost`` the
+    samples are those of ``law.tilt(boost)``.
     """
-    own, skipped = Prepared.of(model), _skipping(unknown)
+    own, skipped = Prepared.of(model, context, unknown=unknown), _skipping(unknown)
     seed = secrets.randbelow(2**32) if seed is None else seed
     given, only = own.ids(basket, skipped=skipped), None
     if candidates is not None:
@@ -229,6 +249,7 @@ def complete(
     if both.size:
         name = own.names(both[:1])[0]
         raise InvalidInputError(f"{name!r} is in the basket and in exclude; it can be in one of them")
+    own = own.boosted(boost, given, skipped, drawn=True)
     drawn = own.draw(n, seed, given=given, size=size, exclude=never, candidates=only, limits=limits)
     held = set(given.tolist())
     added = [[item for item in items if item not in held] for items in drawn]
@@ -236,9 +257,9 @@ def complete(
     return r.Completed(seed, tuple(r.Drawn(*pair) for pair in names), _distinct(skipped))
 
 
-def probability(model: Any, basket: Any, *, unknown: str = "error") -> r.Likelihood:
-    """Return how likely a basket is, and its probable missions; ``unknown="skip"`` is as in :func:`recommend`."""
-    own, skipped = Prepared.of(model), _skipping(unknown)
+def probability(model: Any, basket: Any, *, unknown: str = "error", context: Any = None) -> r.Likelihood:
+    """Return how likely a basket is, and its probable missions; ``unknown="skip"`` and ``context`` are as in :func:`recommend`."""
+    own, skipped = Prepared.of(model, context, unknown=unknown), _skipping(unknown)
     given, sizes = own.ids(basket, skipped=skipped), own.sizes
     size, p = len(given), np.clip(own.popularity, 1e-300, 1 - 1e-12)
     log_prob = float(own.law.log_prob(given))

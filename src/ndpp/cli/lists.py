@@ -14,7 +14,7 @@ from ndpp.answers import ItemTable, Prepared
 from ndpp.answers.records import names_of
 from ndpp.baskets import Baskets
 from ndpp.baskets.files import format_of, read, read_lines, unquoted
-from ndpp.baskets.groups import read_groups
+from ndpp.baskets.groups import read_factors, read_groups
 from ndpp.baskets.labels import Rules, encode, many
 from ndpp.baskets.lines import Columns, Long, MissingColumnError
 from ndpp.cli.files import LEAVE_OUT, Law, Source, item_ids, require
@@ -46,7 +46,7 @@ class Lists(NamedTuple):
         """Return which items may be recommended, as :func:`ndpp.answers.recommend` takes it: lists and a limit by category."""
         path, most, only = wanted.category_of, wanted.max_per_category, wanted.categories
         candidates, excluded = self.listed(law)
-        lists: dict[str, Any] = {"candidates": candidates, "exclude": excluded}
+        lists: dict[str, Any] = {"candidates": candidates, "exclude": excluded, "boost": self.boost(law)}
         require(
             (most is not None or bool(only)) == (path is not None),
             "--category-of goes with --max-per-category or --categories, and they with it",
@@ -62,17 +62,37 @@ class Lists(NamedTuple):
         ]
         return {**lists, "per_category": PerCategory(category_of, most, chosen or None)}
 
-    def narrowed(self, law: Law, given: IntArray) -> tuple[Law, dict[str, list[int] | None]]:
-        """Return the model of baskets that hold only given items and allowed ones, and what decided it; no given item may be excluded."""
+    def boost(self, law: Law) -> dict[int, float]:
+        """Return the factors of --boost."""
+        labels, path = None if self.ids else law.labels, self.limits.boost
+        if path is None:
+            return {}
+        return read_factors(Source(path).target, law.n_items, labels, encoding=self.encoding, unknown=self.unknown)
+
+    def narrowed(self, law: Law, given: IntArray) -> tuple[Law, dict[str, Any]]:
+        """Return the model of baskets that hold only given items and allowed ones, boosted, and what decided it.
+
+        No given item may be excluded; one that is out of stock stays.
+        """
         candidates, excluded = self.listed(law)
         both = np.intersect1d(excluded, given)
         if both.size:
             (name,) = names_of(law, both[:1], ids=self.ids)
             raise InvalidInputError(f"{str(name)!r} is both given and excluded (--exclude); it can only be one of them")
+        factors = self.boost(law)
+        gone = np.array([item for item, factor in factors.items() if factor == 0], np.int64)
+        excluded = np.union1d(excluded, np.setdiff1d(gone, given))
+        chosen: dict[str, Any] = {
+            "only": None if candidates is None else candidates.tolist(),
+            "exclude": excluded.tolist(),
+        }
+        if factors:
+            chosen["boost"] = sorted(factors.items())
         if candidates is not None:
             law = law.restrict(np.union1d(candidates, given))
-        chosen = {"only": None if candidates is None else candidates.tolist(), "exclude": excluded.tolist()}
-        return (law.exclude(excluded) if len(excluded) else law), chosen
+        return law.tilt(
+            {item: factors[item] for item in factors if factors[item]} | dict.fromkeys(chosen["exclude"], 0.0)
+        ), chosen
 
     def table(self, law: Law) -> ItemTable | None:
         """Return the table of --table, which --limit needs, None without any limit."""

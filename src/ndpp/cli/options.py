@@ -99,7 +99,9 @@ _TO = "Output format; default: by the suffix of -o, else text."
 _CANDIDATES = "File of such items, one per line, or the column item of a table."
 _CATEGORIES = "The only categories to recommend from, separated by commas; may be repeated."
 _LIMIT = "A limit on each basket: dairy=1..2, dairy<=2, price<=20, weight>=2; given items count. May be repeated."
+_AT = "Take the model in this context, such as store=3; ndpp info lists what there is. May be repeated."
 _TABLE = "Table of the items, for limits: the column item, categories to count, numbers to add up."
+_BOOST = "Table with the columns item and factor: the odds of items times factors; 0 is out of stock."
 _MISSING = "Rows without a basket or an item (empty, NA, NaN, null); keep takes NA and the like for names."
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help=_MODEL, show_default=False)]
 BasketFile = Annotated[
@@ -115,6 +117,7 @@ Items = Annotated[
 ]
 Given = Annotated[list[str] | None, _items("Items that are in every basket.", "--given", "-g")]
 Exclude = Annotated[list[str] | None, _items("Items that are in no basket.", "--exclude", "-x")]
+At = Annotated[list[str] | None, typer.Option("--at", metavar="COLUMN=VALUE", help=_AT, show_default=False)]
 Size = Annotated[int | None, number("Items per basket, including given ones; default: any number.", "--size", "-k")]
 Seed = Annotated[int, number("Seed of all random numbers.")]
 Jobs = Annotated[
@@ -129,6 +132,7 @@ AsLabels = Annotated[bool | None, typer.Option("--labels/--ids", help=_NUMBERS)]
 Encoding = Annotated[str | None, typer.Option(metavar="NAME", help="Encoding of the file; default: UTF-8.")]
 CategoryOf = Annotated[str | None, file("Table of categories, with the columns item and category.")]
 ItemTable = Annotated[str | None, file(_TABLE)]
+Boost = Annotated[str | None, file(_BOOST)]
 UnknownItems = Annotated[Unknown, typer.Option("--unknown", metavar="error|skip", help=_UNKNOWN)]
 
 
@@ -152,7 +156,7 @@ class ReadingFor(Reading):
 
 @dataclass(frozen=True)
 class Limits:
-    """Which items may be added, and how many."""
+    """Which items may be added, how many, and how much more likely."""
 
     only: Annotated[list[str] | None, _items("The only items that may be added.", "--only")] = None
     candidates_file: Annotated[str | None, file(_CANDIDATES)] = None
@@ -160,11 +164,12 @@ class Limits:
     exclude_file: Annotated[str | None, file("File of items that are in no basket.")] = None
     limit: Annotated[list[str] | None, typer.Option(metavar="LIMIT", help=_LIMIT)] = None
     table: ItemTable = None
+    boost: Boost = None
 
     @property
     def files(self) -> tuple[str | None, ...]:
         """What is read."""
-        return self.candidates_file, self.exclude_file, self.table
+        return self.candidates_file, self.exclude_file, self.table, self.boost
 
 
 @dataclass(frozen=True)

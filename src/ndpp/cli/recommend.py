@@ -15,7 +15,7 @@ from ndpp.answers import records
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.deliver import Starts, Target
-from ndpp.cli.files import check_sizes, check_table, fingerprint, given_baskets, item_ids, load_model
+from ndpp.cli.files import check_sizes, check_table, fingerprint, given_baskets, item_ids, load_model, load_model_at
 from ndpp.cli.guard import say
 from ndpp.cli.lists import Lists
 from ndpp.cli.output import Report, emit, progress, working
@@ -41,6 +41,7 @@ def recommend(
     *,
     given: o.Given = None,
     number: Annotated[int, o.number("Number of items per basket.", "--number", "-n", least=1)] = 10,
+    at: o.At = None,
     ranking: Annotated[Ranking, typer.Option(help=RANKING)] = Ranking.CONTINUATION,
     damping: Annotated[float, o.number(DAMPED)] = DAMPING,
     support: Annotated[float | None, o.number(LEAST)] = None,
@@ -64,13 +65,15 @@ def recommend(
       ndpp recommend model.safetensors --given bread,butter -n 5
       ndpp recommend model.safetensors --given bread,butter --why
       ndpp recommend model.safetensors baskets.txt -o recommended.csv
+      ndpp recommend model.safetensors --given bread --at store=3 --at weekday=Sunday
       ndpp recommend model.safetensors baskets.csv --candidates-file stock.txt --unknown skip
       ndpp recommend model.safetensors -g tea --category-of categories.csv --max-per-category 2
       ndpp recommend model.safetensors -g tea --limit 'dairy<=1' --limit 'price<=20' --table products.csv
+      ndpp recommend model.safetensors -g tea --boost factors.csv
       echo "tea" | ndpp recommend model.safetensors - --json
     """
     check_table(output, model, baskets, *limits.files, categories.category_of)
-    law = load_model(model)
+    law = load_model_at(model, at, reading.unknown)
     starts = given_baskets(law, given, baskets, reading, ids=ids)
     lists = Lists(limits, ids, reading.encoding, reading.unknown)
     allowed, table = lists.allowed(law, categories), lists.table(law)
@@ -166,6 +169,7 @@ def map_(
     *,
     size: Annotated[int, o.number("Items of the basket, including given ones.", "--size", "-k", show_default=False)],
     given: o.Given = None,
+    at: o.At = None,
     limits: o.Limits,
     best: Annotated[bool, typer.Option("--best", help=BEST)] = False,
     writing: o.Writing,
@@ -184,7 +188,7 @@ def map_(
       ndpp map model.safetensors --size 6 --best --limit 'price<=20' --table products.csv
       ndpp map model.safetensors half.txt --size 6 --json
     """
-    kernel = load_model(model)
+    kernel = load_model_at(model, at, reading.unknown)
     target = Target.checked(writing, kernel.labels, model, baskets, *limits.files)
     starts = given_baskets(kernel, given, baskets, reading, ids=writing.ids)
     lists = Lists(limits, writing.ids, reading.encoding, reading.unknown)
@@ -204,6 +208,7 @@ def map_(
     head: dict[str, Any] = {
         "model_crc32": fingerprint(model),
         "size": size,
+        **({"at": sorted(at)} if at else {}),
         "log_prob": [kernel.log_prob(items) for items in found],
         **how,
     }

@@ -53,16 +53,18 @@ def serve(
     seconds: Annotated[float, typer.Option(metavar="S", min=0.1, help="Most seconds of work for one request.")] = 10.0,
     category_of: o.CategoryOf = None,
     table: o.ItemTable = None,
+    boost: o.Boost = None,
 ) -> None:
     """Serve a model: a page to explore it, and an HTTP service to use it.
 
-    The page is at the address that is logged, the description of the service at /docs below it. A replaced model file is loaded
-    without a restart. Any address but the local ones needs a token.
+    The page is at the address that is logged, the description of the service at /docs below it. A replaced model file, or
+    table, is loaded without a restart. Any address but the local ones needs a token.
 
     \b
     Examples:
       ndpp serve model.safetensors
       ndpp serve model.safetensors --category-of categories.csv --table products.csv
+      ndpp serve model.safetensors --boost factors.csv
       ndpp serve model.safetensors --host 0.0.0.0 --token-file token.txt --workers 4
     """
     try:
@@ -72,7 +74,7 @@ def serve(
     if host not in LOOPBACK and token_file is None:
         raise InvalidInputError(f"anyone who reaches {host!r} could ask this server; name a token with --token-file")
     token = None if token_file is None else str(token_file)
-    settings = Settings(str(model), host, port, token, workers, seconds, category_of, table)
+    settings = Settings(str(model), host, port, token, workers, seconds, category_of, table, boost)
     if callable(signal.getsignal(signal.SIGTERM)):
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the server ends by itself, and says nothing that is not JSON
     try:

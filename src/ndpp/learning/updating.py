@@ -437,9 +437,10 @@ def _trained(
                 bar.advance()
             bar.tell(f"epoch {epoch + 1} of {epochs}, loss {float(torch.stack(losses).mean()):.3f}")
     made: Any = goal.law(goal.finish(trainer.mean), law.labels)
-    vars(made).update({name: value for name, value in vars(law).items() if name in CARRIED})
     made = made._leaving_out(made.weights) if goal.nonempty else made
-    return made.normalized() if hasattr(made, "normalized") else made
+    made = made.normalized() if hasattr(made, "normalized") else made
+    vars(made).update({name: value for name, value in vars(law).items() if name in CARRIED})
+    return made
 
 
 def _pull(objective: Objective[P], n: int) -> P:

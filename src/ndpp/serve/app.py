@@ -50,6 +50,7 @@ def create_app(
     *,
     category_of: str | Path | None = None,
     table: str | Path | None = None,
+    boost: str | Path | None = None,
     token: str | None = None,
     host: str = "127.0.0.1",
     limits: Limits | None = None,
@@ -66,6 +67,8 @@ def create_app(
         A table with the columns item and category, for requests that limit recommendations by category; read with the model.
     table : path, optional
         A table with the column item, and columns of words and numbers, for requests with limits; read with the model.
+    boost : path, optional
+        A table with the columns item and factor, for recommendations and draws; read with the model.
     token : str, optional
         If given, every request but those for the health of the server must carry it.
     host : str
@@ -77,7 +80,7 @@ def create_app(
     refused : callable, optional
         Called with the error if there is no model because the file cannot be loaded. By default the server waits for a better file.
     """
-    tables = (None if name is None else Path(name) for name in (category_of, table))
+    tables = (None if name is None else Path(name) for name in (category_of, table, boost))
     counted, holder, loads = Metrics(), Holder(Path(path), *tables), count()
 
     def changed(error: Exception | None) -> None:
@@ -149,6 +152,7 @@ async def model(request: Request) -> Response:
 
     def described(model: Served) -> s.ModelAnswer:
         about: dict[str, Any] = {"name": model.name, "checksum": model.checksum, "columns": s.Column.of(model.table)}
+        about["context"] = model.law.context
         return s.ModelAnswer(**vars(answers.describe(model)), **about)
 
     return await ask(request, described)
@@ -193,29 +197,35 @@ async def recommend(request: Request, question: s.RecommendAsk) -> Response:
 
 def _options(model: Served, question: s.RecommendAsk | s.BatchAsk) -> dict[str, Any]:
     """Return what is asked, with categories as one limit."""
-    asked = dict(vars(question))
+    asked = _boosted(question)
     limit = model.limit(*(asked.pop(name) for name in ("category_of", "per_category", "categories")))
     return {**asked, "per_category": limit}
+
+
+def _boosted(question: s.Boosted) -> dict[str, Any]:
+    """Return what is asked, with all factors in one boost."""
+    asked = dict(vars(question))
+    return {**asked, "boost": {**asked["boost"], **dict.fromkeys(asked.pop("out_of_stock"), 0.0)}}
 
 
 @api.post("/why", response_model=records.Explained, summary="Why this item")
 async def why(request: Request, question: s.WhyAsk) -> Response:
     """What the score of an item owes to popularity, to the mission and to ties."""
-    return await ask(request, lambda model: answers.why(model, **vars(question)))
+    return await ask(request, lambda model: answers.why(model, **_boosted(question)))
 
 
 @api.post("/complete", response_model=records.Completed, summary="Complete a basket")
 async def complete(request: Request, question: s.CompleteAsk) -> Response:
     """Exact samples that contain the basket."""
     _check_drawn(request, question)
-    return await ask(request, lambda model: answers.complete(model, **vars(question)), slow=True)
+    return await ask(request, lambda model: answers.complete(model, **_boosted(question)), slow=True)
 
 
 @api.post("/sample", response_model=records.Completed, summary="Draw baskets")
 async def sample(request: Request, question: s.DrawAsk) -> Response:
     """Exact samples."""
     _check_drawn(request, question)
-    return await ask(request, lambda model: answers.complete(model, **vars(question)), slow=True)
+    return await ask(request, lambda model: answers.complete(model, **_boosted(question)), slow=True)
 
 
 def _check_drawn(request: Request, question: s.DrawAsk) -> None:
@@ -233,7 +243,8 @@ def _check_drawn(request: Request, question: s.DrawAsk) -> None:
 @api.post("/probability", response_model=records.Likelihood, summary="How likely is a basket")
 async def probability(request: Request, question: s.ProbabilityAsk) -> Response:
     """The probability of a basket, of its size, and how it compares with independent items."""
-    return await ask(request, lambda model: answers.probability(model, question.basket, unknown=question.unknown))
+    asked = {name: getattr(question, name) for name in ("basket", "unknown", "context")}
+    return await ask(request, lambda model: answers.probability(model, **asked))
 
 
 @api.post("/batch", summary="Many baskets", response_class=StreamingResponse, responses={200: LINES})
@@ -257,6 +268,8 @@ def _resolved(model: Served, ask: s.BatchAsk) -> tuple[s.BatchAsk, list[s.Item]]
     skipped: list[s.Item] = []
     unknown = skipped if ask.unknown == "skip" else None
     lists: dict[str, Any] = {name: getattr(ask, name) for name in ("candidates", "exclude")}
+    model.law.at(ask.context, unknown=ask.unknown)  # what is wrong with it is told at once
+    boost = model.factors_of(_boosted(ask)["boost"], unknown)
     if ask.task == "complete":  # whose items cannot be put back where others are excluded
         lists = {name: items and model.ids(items, name, unknown).tolist() for name, items in lists.items()}
         model.limits(ask.limits, **lists)  # what is wrong with them is told at once, not for each basket
@@ -266,7 +279,7 @@ def _resolved(model: Served, ask: s.BatchAsk) -> tuple[s.BatchAsk, list[s.Item]]
         if limit is not None or ask.limits:
             _of_batch(model, ask.model_copy(update=lists), [], 0)
     seed = secrets.randbelow(2**32) if ask.seed is None else ask.seed
-    return ask.model_copy(update={**lists, "seed": seed}), skipped
+    return ask.model_copy(update={**lists, "seed": seed, "boost": boost}), skipped
 
 
 async def _lines(request: Request, model: Served, ask: s.BatchAsk, skipped: list[s.Item]) -> AsyncIterator[bytes]:
@@ -289,9 +302,10 @@ async def _lines(request: Request, model: Served, ask: s.BatchAsk, skipped: list
 def _of_batch(model: Served, ask: s.BatchAsk, basket: list[s.Item], i: int) -> Record:
     """Answer the question for one basket."""
     if ask.task == "probability":
-        return answers.probability(model, basket, unknown=ask.unknown)
+        return answers.probability(model, basket, unknown=ask.unknown, context=ask.context)
     lists: dict[str, Any] = {
-        name: getattr(ask, name) for name in ("n", "ids", "exclude", "candidates", "unknown", "limits")
+        name: getattr(ask, name)
+        for name in ("n", "ids", "exclude", "candidates", "unknown", "limits", "context", "boost")
     }
     if ask.task == "recommend":
         order = {name: getattr(ask, name) for name in ("ranking", "damping", "support", "per_category")}

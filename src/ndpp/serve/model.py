@@ -20,7 +20,7 @@ from ndpp._types import FloatArray
 from ndpp._validation import by_name
 from ndpp.answers import ItemTable, Prepared, recommend
 from ndpp.answers.prepared import LEFT
-from ndpp.baskets.groups import read_groups
+from ndpp.baskets.groups import read_factors, read_groups
 from ndpp.errors import InvalidInputError, NDPPError
 from ndpp.inference import PerCategory
 from ndpp.laws.files import load_header
@@ -56,8 +56,9 @@ class Served(Prepared):
         checksum: str = "",
         category_of: Sequence[str | None] | None = None,
         table: ItemTable | None = None,
+        boost: Mapping[int, float] | None = None,
     ) -> None:
-        super().__init__(law, table)
+        super().__init__(law, table, boost)
         self.name, self.checksum, self.category_of = name, checksum, category_of
         self._sized: dict[int, FloatArray] = {}
         self._warm(int(self.index.popular[0]))
@@ -78,7 +79,7 @@ class Served(Prepared):
         for size in (None, 3, 1 + LEFT):
             # What cannot be drawn, or not soon, is told to those who ask for it.
             with contextlib.suppress(NDPPError, TimeoutError), stopping(check):
-                self.draw(1, 0, given=[item], size=size)
+                self.boosted(given=[item], drawn=True).draw(1, 0, given=[item], size=size)
 
     def _prepare_rest(self) -> None:
         """Compute what takes minutes for hundreds of components: draws from them, their sizes, and those of baskets with each item.
@@ -88,7 +89,7 @@ class Served(Prepared):
         try:
             with stopping(UNDER_WAY.give_way):
                 if self.sizes is None:
-                    self.prepare_components()
+                    self.boosted().prepare_components()
                     self.sizes = self.law.size_distribution()
                 items = np.sort(self.index.popular[:SIZED_ITEMS])
                 self._sized = dict(zip(items.tolist(), self.law.sizes_with(items).astype(np.float32)))
@@ -118,13 +119,17 @@ class Served(Prepared):
         return PerCategory(self.category_of, most, only)
 
     @classmethod
-    def load(cls, path: Path, categories: Path | None = None, table: Path | None = None) -> Served:
-        """Read a model file, a table of categories and one of all that limits are about."""
+    def load(
+        cls, path: Path, categories: Path | None = None, table: Path | None = None, boost: Path | None = None
+    ) -> Served:
+        """Read a model file, a table of categories, one of all that limits are about, and one of factors."""
         law = ndpp.load(path)
         category_of = None if categories is None else read_groups(categories, "category", law.n_items, law.labels)
         items = None if table is None else ItemTable.read(table, law)
+        # A shop sells more than the model knows: such items are left out, and the log says so.
+        factors = None if boost is None else read_factors(boost, law.n_items, law.labels, unknown="skip")
         name = path.stem if path.is_file() else path.name
-        return cls(law, name, f"{load_header(path).crc32:08x}", category_of, items)
+        return cls(law, name, f"{load_header(path).crc32:08x}", category_of, items, factors)
 
 
 class NotReadyError(Exception):
@@ -137,8 +142,8 @@ class Holder:
     A replaced file is loaded beside it and takes its place in one step; requests under way keep the old one.
     """
 
-    def __init__(self, path: Path, categories: Path | None = None, table: Path | None = None) -> None:
-        self.path, self.tables = path, (categories, table)
+    def __init__(self, path: Path, *tables: Path | None) -> None:
+        self.path, self.tables = path, tables
         self._stamp: list[tuple[int, ...]] | None = None
         self._current: Served | None = None
         self._reason = "the model is being loaded; try again in a second"

@@ -18,6 +18,7 @@ Id = Annotated[int, Field(strict=True, ge=0, le=2**31 - 1, description="position
 Label = Annotated[str, Field(strict=True, min_length=1, max_length=limits.LABEL_LENGTH, description="name of the item")]
 Item = Id | Label
 Share = Annotated[float, Field(ge=0, le=1)]
+Factor = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Items = Annotated[list[Item], Field(max_length=limits.BASKET_ITEMS)]
 Listed = Annotated[list[Item], Field(max_length=limits.LISTED_ITEMS)]
 InWords = Annotated[list[Annotated[str, Field(max_length=limits.LABEL_LENGTH)]], Field(max_length=limits.BASKET_LIMITS)]
@@ -66,6 +67,12 @@ class Forgiving(Ask):
         description="Items that are not in the catalogue: `error` refuses the request; `skip` leaves them out and lists them in `skipped`.",
     )
 
+    context: Annotated[dict[Label, Item], Field(max_length=limits.CONTEXT_COLUMNS)] = Field(
+        {},
+        description="Columns of context and their values, as `/api/model` lists them; with `unknown` `skip` others have no effect.",
+        examples=[{"store": "3", "weekday": "Sunday"}],
+    )
+
 
 class Limited(Forgiving):
     """Which items may come, and how many."""
@@ -77,6 +84,21 @@ class Limited(Forgiving):
         description="What the basket and all that is added keep together, by the table of the server: counts of a category and totals of "
         f"numbers, as {FORMS}. Recommendations take upper limits only.",
         examples=[["dairy=1..2", "price<=20"]],
+    )
+
+
+class Boosted(Ask):
+    """How much more likely items are than the model says, and what is not there."""
+
+    boost: Annotated[dict[Label, Factor], Field(max_length=limits.LISTED_ITEMS)] = Field(
+        {},
+        description="The odds of items times factors, by label, in addition to the factors of the server. A boost is prepared when it is "
+        "first asked for, some seconds for a large model; the last few are kept.",
+        examples=[{"butter": 2.0, "jam": 0.5}],
+    )
+    out_of_stock: Listed = Field(
+        [],
+        description="Items that are not there: their factor is 0. Unlike `exclude`, this makes room for what is bought instead.",
     )
 
 
@@ -94,7 +116,7 @@ class Categorized(Ask):
     )
 
 
-class RecommendAsk(WithBasket, Ranked, Limited, Categorized):
+class RecommendAsk(WithBasket, Ranked, Limited, Boosted, Categorized):
     """What goes with it?"""
 
     n: Count = Field(10, description="Most items to return.")
@@ -103,7 +125,7 @@ class RecommendAsk(WithBasket, Ranked, Limited, Categorized):
     )
 
 
-class DrawAsk(Limited):
+class DrawAsk(Limited, Boosted):
     """Draw baskets."""
 
     n: Samples = Field(1, description="How many baskets to draw.")
@@ -119,7 +141,7 @@ class ProbabilityAsk(WithBasket, Forgiving):
     """How likely is this basket?"""
 
 
-class WhyAsk(WithBasket, Forgiving):
+class WhyAsk(WithBasket, Forgiving, Boosted):
     """What does an item's score owe to popularity, to the mission and to ties?"""
 
     ranking: Ranking = Field(Ranking.CONTINUATION, description="As in `recommend`.")
@@ -163,6 +185,8 @@ class ModelAnswer(Description):
     """The model that is served."""
 
     name: str
+    context: dict[str, tuple[str, ...]]
+    """Columns of context that it was fitted with, and their values."""
     checksum: str
     """Tells versions of the model apart."""
     columns: tuple[Column, ...]
