@@ -55,6 +55,8 @@ class MixtureObjective(Objective[Components]):
     start: Components
     training: FamilyData
     validation: FamilyData
+    is_update: bool = False
+    """Whether penalties are on the difference to the start, and no item is given half an occurrence: the start has been through both."""
 
     def __post_init__(self) -> None:
         self.penalties = list(self.least)
@@ -131,13 +133,16 @@ class MixtureObjective(Objective[Components]):
         (of_ties, in_X), n, (first, second) = ties.ties(at.X), self.total, self.penalties
         if weights is not None:  # every basket counts its own log Z
             of_ties, in_X = weights.mean() * of_ties, in_X.mul_(weights.mean())
-        prior = first * at.factors.square().sum() + second * at.X.square().sum()
-        prior -= (at.bias / 2 - F.softplus(at.bias)).sum()
-        gradient.bias.add_(in_z @ slopes).add_(torch.sigmoid(at.bias) - 0.5, alpha=1 / n)
-        gradient.factors.addmm_(slopes.T, in_z[:, None] * at.missions).add_(at.factors, alpha=2 * first / n)
+        u, X = (at.factors - self.start.factors, at.X - self.start.X) if self.is_update else (at.factors, at.X)
+        prior = first * u.square().sum() + second * X.square().sum()
+        gradient.bias.add_(in_z @ slopes)
+        if not self.is_update:
+            prior -= (at.bias / 2 - F.softplus(at.bias)).sum()
+            gradient.bias.add_(torch.sigmoid(at.bias) - 0.5, alpha=1 / n)
+        gradient.factors.addmm_(slopes.T, in_z[:, None] * at.missions).add_(u, alpha=2 * first / n)
         gradient.missions.add_(in_z[:, None] * (slopes @ at.factors))
         gradient.levels.add_(in_z * slopes.sum(1))
-        gradient.X.add_(in_X).add_(at.X, alpha=2 * second / n)
+        gradient.X.add_(in_X).add_(X, alpha=2 * second / n)
         return Loss(prior / n + of_ties - likelihood.detach(), gradient)
 
     def _expanded(self, at: Components, step: int) -> Expansion:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
@@ -93,8 +93,8 @@ class Objective(ABC, Generic[P]):
     """How often each validation basket counts, if not once."""
     nonempty: bool = False
     """Whether sets have at least one item, as all baskets do: log P(S) − log P(S ≠ ∅) is what is maximised."""
-    pull: P | None = None
-    """Subtracted from every gradient, if there is one: see :mod:`~ndpp.learning.updating`."""
+    pull: Callable[[IntArray], P] | None = None
+    """What is subtracted from the gradient of some baskets, if anything: see :mod:`~ndpp.learning.updating`."""
 
     @abstractmethod
     def loss(self, at: P, which: IntArray, step: int) -> Loss[P]:
@@ -244,10 +244,11 @@ class Trainer(Generic[P]):
         loss = self._finite_loss(which)
         for now, before in zip(self.now, self.before):
             before.copy_(now)
-        for (part, tensor), gradient, rate in zip(self._optimized(), loss.gradient, self.objective.rates):
+        gradients = loss.gradient
+        if self.objective.pull is not None:
+            gradients = gradients._make(map(torch.sub, gradients, self.objective.pull(which)))
+        for (part, tensor), gradient, rate in zip(self._optimized(), gradients, self.objective.rates):
             step, mean, square = ([state] for state in self.adam[part].values())
-            if self.objective.pull is not None:
-                gradient = gradient - getattr(self.objective.pull, part)
             adam([tensor], [gradient], mean, square, [], step, lr=self.learning_rate * rate, **ADAM)
         self.objective.project(self.now)
         self.step += 1

@@ -16,7 +16,7 @@ import os
 import time
 import warnings
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ import torch
 from scipy import sparse
 
 from ndpp._progress import progress_bar, say_line
-from ndpp._types import FloatArray
+from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import many
@@ -42,8 +42,8 @@ from ndpp.learning.warm import warm_objective
 
 MEMORY = "memory"
 """What the metadata call what a model remembers of its orders."""
-EPOCHS, LEARNING_RATE, PENALTIES = 3, 0.005, (10.0, 2.0)
-"""Passes over tonight's orders and the pseudo-orders, rate of Adam at first, and penalties on the change of u and X (complete journey)."""
+EPOCHS, LEARNING_RATE = 3, 0.005
+"""Passes over tonight's orders and the pseudo-orders, and rate of Adam at first (complete journey)."""
 OLD_WEIGHT = 0.25
 """What an order that the law has seen weighs beside one of tonight: of 1, ½, ¼ and ⅒ best for the next month (complete journey)."""
 REPLAYED, CHUNK = 20_000, 2000
@@ -148,6 +148,7 @@ def update(
     missing: str = "error",
     encoding: str | None = None,
     validation: Any = None,
+    keep: Any = None,
     seen: float | None = None,
     old_weight: float = OLD_WEIGHT,
     half_life: float | None = None,
@@ -177,6 +178,8 @@ def update(
         As in :func:`ndpp.fit`.
     validation : like orders, optional
         Orders that judge the new law instead.
+    keep : like orders, optional
+        The orders that the model has seen, or some of them, where they are at hand. They take the place of pseudo-orders.
     seen : float, optional
         How many orders the model has seen, if it is a law, or if its file does not say.
     old_weight : float
@@ -218,8 +221,8 @@ def update(
     began = time.perf_counter()
     law, about = _opened(model)
     memory = Memory.of(about, seen)
-    options = {"basket": basket, "item": item, "missing": missing}
-    tonight = _read(orders, law, {"format": format, "encoding": encoding}, options)
+    options, file = {"basket": basket, "item": item, "missing": missing}, {"format": format, "encoding": encoding}
+    tonight = _read(orders, law, file, options)
     digests = _digests(tonight)
     if (again := np.isin(digests, memory.digests).mean()) and not force:
         raise RefusedUpdateError(
@@ -234,10 +237,11 @@ def update(
     start, young = _young_levels(start, tonight, {name: fade * n for name, n in memory.young.items()}, entered)
     parts = set_aside(tonight, 0.1, np.random.default_rng(random_state))
     if validation is not None:
-        known = _read(validation, law, {"format": format, "encoding": encoding}, options)
+        known = _read(validation, law, file, options)
         parts = tonight, _possible(start, _over(known, start))
+    old = None if keep is None else _possible(start, _over(_read(keep, law, file, options), start))
     trained = _trained(
-        start, *parts, number(old_weight, "old_weight", above_zero=True) * fade * memory.orders,
+        start, *parts, old, number(old_weight, "old_weight", above_zero=True) * fade * memory.orders,
         epochs=check_count(max_epochs, "max_epochs"), rate=number(learning_rate, "learning_rate", above_zero=True),
         device=device, seed=random_state, progress=progress, force=force,
     )  # fmt: skip
@@ -410,23 +414,27 @@ def _young_levels(
 
 
 def _trained(
-    law: Any, orders: Baskets, held_out: Baskets, weight: float, *,
+    law: Any, orders: Baskets, held_out: Baskets, old: Baskets | None, weight: float, *,
     epochs: int, rate: float, device: str, seed: int, progress: Any, force: bool,
 ) -> Any:  # fmt: skip
-    """Return the law after some epochs; pseudo-orders weigh as much as ``weight`` orders."""
-    n = int(np.ceil(min(weight, REPLAYED)))
-    say_line(f"drawing {many(n, 'pseudo-order')}", progress)
-    drawn = law.sample(n, rng=seed, device=None if device == "cpu" else device)
-    drawn = Baskets(drawn.indptr, drawn.indices, law.n_items, law.labels)
-    if not force:
-        _check_shop(law, orders, drawn, np.random.default_rng(seed))
+    """Return the law after some epochs with the old orders or, without them, with pseudo-orders that weigh as much as ``weight`` orders."""
+    drawn, each = old, 1.0
+    if drawn is None or not force:
+        n = int(np.ceil(min(weight, REPLAYED)))
+        say_line(f"drawing {many(n, 'pseudo-order')}", progress)
+        sample = law.sample(n, rng=seed, device=None if device == "cpu" else device)
+        if not force:
+            _check_shop(law, orders, sample, np.random.default_rng(seed))
+        drawn, each = (sample, weight / n) if drawn is None else (drawn, each)
     if not epochs:
         return law
-    both = Baskets.concat([drawn, Baskets(orders.indptr, orders.indices, law.n_items, law.labels)])
-    data = WeightedBaskets.of(both, np.repeat([weight / n, 1.0], [n, len(orders)]))
+    both = Baskets.concat([Baskets(one.indptr, one.indices, law.n_items, law.labels) for one in (drawn, orders)])
+    data = WeightedBaskets.of(both, np.repeat([each, 1.0], [len(drawn), len(orders)]))
     single = torch.float32 if device != "cpu" or not isinstance(law, LowRankKernel) else torch.float64
-    goal = warm_objective(law, data, held_out, penalties=PENALTIES, device=device, dtype=single, seed=seed)
-    goal.pull = _pull(goal, n)
+    how: dict[str, Any] = {"device": device, "dtype": single, "seed": seed, "is_update": old is None}
+    goal = warm_objective(law, data, held_out, **how)
+    if old is None:
+        goal.pull = pull_of(warm_objective(law, data, held_out, **how), len(drawn))
     trainer = Trainer(goal, TrainingSettings(rate, None, epochs, 1), seed)
     with progress_bar(epochs * trainer.n_steps, f"epoch 1 of {epochs}", show=progress) as bar:
         for epoch in range(epochs):
@@ -443,14 +451,16 @@ def _trained(
     return made
 
 
-def _pull(objective: Objective[P], n: int) -> P:
-    """Return the share of the gradient that the first ``n`` baskets, pseudo-orders, have at the start."""
-    objective.begin_epoch(objective.start)
-    total = [torch.zeros_like(tensor) for tensor in objective.start]
-    for part in np.array_split(np.arange(n), -(-n // CHUNK)):
-        for sum_, one in zip(total, objective.loss(objective.start, part, 0).gradient):
-            sum_.add_(one, alpha=len(part) / objective.n_baskets)
-    return objective.start._make(total)
+def pull_of(anchor: Objective[P], n: int) -> Callable[[IntArray], P]:
+    """Return what the gradient of some baskets is at the start, less the mean for all but the first ``n`` of them, pseudo-orders.
+
+    Beside the start, what is left of a gradient then is that of tonight's orders, and without any noise.
+    """
+    total = [torch.zeros_like(tensor) for tensor in anchor.start]
+    for part in np.array_split(np.arange(n, anchor.n_baskets), -(-(anchor.n_baskets - n) // CHUNK)):
+        for sum_, one in zip(total, anchor.loss(anchor.start, part, 0).gradient):
+            sum_.add_(one, alpha=len(part) / anchor.n_baskets)
+    return lambda which: anchor.start._make(map(torch.sub, anchor.loss(anchor.start, which, 0).gradient, total))
 
 
 def _check_shop(law: Any, orders: Baskets, drawn: Baskets, rng: np.random.Generator) -> None:

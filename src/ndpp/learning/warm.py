@@ -32,6 +32,8 @@ from ndpp.rows import Rows
 
 TINY = 1e-9
 """Singular values, relative to the largest, that are rounding."""
+MOST_PENALTY = 1e4
+"""Largest penalty on u, or X, however small they are."""
 NOT_FITTED = "Update a model as `ndpp fit` writes it, or fit it again."
 
 
@@ -40,12 +42,15 @@ def warm_objective(
     training: Baskets,
     held_out: Baskets,
     *,
-    penalties: tuple[float, float],
     device: str,
     dtype: Any,
     seed: int,
+    is_update: bool = True,
 ) -> Objective[Any]:
-    """Return the objective of the law's own kind that begins with the law; raise if it is of a kind that is not trained."""
+    """Return the objective of the law's own kind that begins with the law; raise if it is of a kind that is not trained.
+
+    Penalties on u and X are those for which entries as large as the law's are to be expected; of an update they are on what changes.
+    """
     data = training, held_out
     if isinstance(law, (TiedMixture, FamilyMixture)):
         tied = law.patterns if isinstance(law, FamilyMixture) else None
@@ -57,7 +62,10 @@ def warm_objective(
             raise InvalidInputError(f"some items of the model can never occur. {NOT_FITTED}")
         values = components(np.log(odds), X, law.base.W, law.weights)
         start = Components(*(torch.tensor(one, device=device, dtype=dtype).contiguous() for one in values))
-        return MixtureObjective(tied, penalties, start, *(FamilyData.of(tied, part) for part in data))
+        penalties = [
+            float(1 / (2 * one.square().mean()).clamp(min=MOST_PENALTY**-1)) for one in (start.factors, start.X)
+        ]
+        return MixtureObjective(tied, penalties, start, *(FamilyData.of(tied, part) for part in data), is_update)
     if not isinstance(law, LowRankKernel) or law.background is not None:
         raise InvalidInputError(f"{law!r} is of a kind that no training leads to. {NOT_FITTED}")
     start, form = LawStart.of(law)
