@@ -34,7 +34,7 @@ FIRST = 3
 """Months that are fitted before the first update."""
 JUDGED, RANKED = 20_000, 5000
 """Most orders of a month whose log-likelihood is computed, and most from which an item is taken."""
-ANEW, UPDATED, NEVER = "fitted anew", "updated", "never updated"
+ANEW, UPDATED, WARM, NEVER = "fitted anew", "updated", "updated with all orders", "never updated"
 QUICK: dict[str, Any] = {"n_missions": 3, "rank": 4, "families": None, "max_epochs": 2}
 """Settings of the models of a quick run."""
 MOST_ITEMS = 100
@@ -54,7 +54,7 @@ class Month(NamedTuple):
     gain_error: float
     behind: float
     """A new fit, in nats per order."""
-    behind_error: float
+    behind_error: float | None
     hit_rate: float
     hit_error: float
     seconds: float
@@ -82,7 +82,8 @@ def load_months() -> list[Baskets]:
     month = np.where(
         when.dt.year == 2017, when.dt.month, 12
     )  # the last hours of a year on the clock of another time zone
-    baskets = Baskets.from_frame(pd.DataFrame({"basket": number, "item": sold["product_type"].to_numpy()}))
+    lines = pd.DataFrame({"basket": number, "item": sold["product_type"].to_numpy()})
+    baskets = Baskets.from_frame(lines, basket="basket", item="item")
     assert baskets.basket_ids is not None
     month = month[np.array(baskets.basket_ids, np.int64)]
     return [baskets[month == k].select(max_size=MOST_ITEMS) for k in range(1, 13)]
@@ -92,8 +93,8 @@ def write_months(months: Sequence[Baskets], path: Path) -> None:
     """Write months to a file that needs no other package to be read."""
     joined = Baskets.concat(months)
     month = np.repeat(np.arange(len(months)), [len(one) for one in months])
-    arrays = {"indptr": joined.indptr, "indices": joined.indices, "month": month, "labels": np.array(joined.labels)}
-    np.savez_compressed(path, **arrays)
+    labels = np.array(joined.labels)
+    np.savez_compressed(path, indptr=joined.indptr, indices=joined.indices, month=month, labels=labels)
 
 
 def read_months(path: Path) -> list[Baskets]:
@@ -114,24 +115,23 @@ def _synthetic(seed: int) -> list[Baskets]:
 
 def year(
     months: Sequence[Baskets], settings: Mapping[str, Any], *, device: str, seed: int, say: Say,
-    updates: Mapping[str, Mapping[str, Any]] | None = None,
+    known: Sequence[Month] = (),
 ) -> Iterator[Month]:  # fmt: skip
-    """Yield what every model says about every month after the first; ``updates`` are the settings of each kind of update, by its name."""
-    kinds = {UPDATED: {}} if updates is None else updates
-    models: dict[str, Any] = {}
+    """Yield what every model says about every month after the first; rows of new fits that are ``known`` are not found again."""
+    models, anew = dict[str, Any](), {row.month: row for row in known if row.model == ANEW and row.month > FIRST}
     for k in range(FIRST, len(months)):
-        began = time.perf_counter()
-        fitted = ndpp.fit(Baskets.concat(months[:k]), device=device, random_state=seed, **settings)
-        seconds = {ANEW: time.perf_counter() - began}
-        for kind, options in kinds.items() if k > FIRST else ():
+        seconds, judged = dict[str, float](), dict[str, Any]()
+        if k not in anew:
             began = time.perf_counter()
-            models[kind] = ndpp.update(
-                models[kind], months[k - 1], device=device, random_state=seed, force=True, **options
-            )
+            judged[ANEW] = ndpp.fit(Baskets.concat(months[:k]), device=device, random_state=seed, **settings)
+            seconds[ANEW] = time.perf_counter() - began
+        for kind in (UPDATED, WARM) if k > FIRST else ():
+            began, old = time.perf_counter(), {"keep": Baskets.concat(months[: k - 1])} if kind == WARM else {}
+            models[kind] = ndpp.update(models[kind], months[k - 1], device=device, random_state=seed, force=True, **old)
             seconds[kind] = time.perf_counter() - began
         if k == FIRST:
-            models = {NEVER: fitted, **dict.fromkeys(kinds, fitted)}
-        rows = _judged({ANEW: fitted, **models}, months[k], k, sum(map(len, months[:k])), seconds, seed)
+            models = dict.fromkeys((NEVER, UPDATED, WARM), judged[ANEW])
+        rows = _judged({**judged, **models}, months[k], k, sum(map(len, months[:k])), seconds, seed, anew.get(k))
         for row in rows:
             yield row
             say(
@@ -140,18 +140,27 @@ def year(
 
 
 def _judged(
-    models: Mapping[str, Any], orders: Baskets, month: int, seen: int, seconds: Mapping[str, float], seed: int
-) -> list[Month]:
+    models: Mapping[str, Any], orders: Baskets, month: int, seen: int, seconds: Mapping[str, float], seed: int,
+    anew: Month | None,
+) -> list[Month]:  # fmt: skip
+    """Return a row for each model; ``anew`` is that of a new fit, if it is known."""
     some = orders[np.sort(np.random.default_rng([seed, month]).permutation(len(orders))[:JUDGED])]
     values = {name: model.law_.log_probs(some) for name, model in models.items()}
-    root, rows = np.sqrt(len(some)), []
+    root, rows = np.sqrt(len(some)), [] if anew is None else [anew]
     for name, model in models.items():
         hits = hit_rate_at(model.law_, some[:RANKED], 10, rng=seed, n_boot=0)
-        apart = values[name], values[name] - values[NEVER], values[ANEW] - values[name]
-        likelihoods = [float(value) for one in apart for value in (one.mean(), one.std() / root)]
+        own, gain = values[name], values[name] - values[NEVER]
+        behind, error = (anew.log_likelihood if anew else 0.0) - float(own.mean()), None
+        if anew is None:
+            apart = values[ANEW] - own
+            behind, error = float(apart.mean()), float(apart.std() / root)
         noise = float(np.sqrt(hits.value * (1 - hits.value) / max(1, hits.n)))
-        orders_seen = seen if name == ANEW else len(orders)
-        rows.append(Month(month, name, orders_seen, *likelihoods, hits.value, noise, seconds.get(name, 0.0)))
+        rows.append(
+            Month(
+                month, name, len(orders) if name == UPDATED else seen, float(own.mean()), float(own.std() / root),
+                float(gain.mean()), float(gain.std() / root), behind, error, hits.value, noise, seconds.get(name, 0.0),
+            )
+        )  # fmt: skip
     return rows
 
 
@@ -165,8 +174,7 @@ def result(rows: Sequence[Month], settings: Mapping[str, Any]) -> Result:
 
     findings = []
     for kind in [kind for kind in kinds if kind != ANEW]:
-        errors = np.array([row.behind_error for row in after if row.model == kind])
-        text = f"{mean(kind, 'behind'):.3f} ± {np.sqrt((errors**2).sum()) / len(errors):.3f} nats per order"
+        text = f"{mean(kind, 'behind'):.3f} nats per order"
         share = 1 - mean(kind, "behind") / mean(NEVER, "behind") if mean(NEVER, "behind") else float("nan")
         what = "" if kind == NEVER else f"; {share:.0%} of what a new fit gains on a model that is never updated"
         findings.append(Finding(f"{kind}: log-likelihood behind a new fit", "", text + what))
@@ -194,19 +202,23 @@ NOTE = (
 )
 
 
-def main(source: str, target: str, device: str = "cuda", *old_weights: str) -> None:
-    """Run a year from a file of months on this machine, and write its rows as JSON, with other weights of old orders, too."""
-    updates: dict[str, dict[str, Any]] = {UPDATED: {}}
-    updates |= {f"{UPDATED}, old orders weigh {one}": {"old_weight": float(one)} for one in old_weights}
+def main(source: str, target: str, device: str = "cuda", known: str = "") -> None:
+    """Run a year from a file of months on this machine, and write its rows as JSON; ``known`` is such a file, with new fits to be taken."""
     began, rows = time.perf_counter(), list[dict[str, Any]]()
 
     def say(text: str) -> None:
         print(f"{time.perf_counter() - began:6.1f} s  {text}", file=sys.stderr, flush=True)
 
     name = torch.cuda.get_device_name() if device != "cpu" else "cpu"
-    for row in year(read_months(Path(source)), {}, device=device, seed=0, say=say, updates=updates):
+    before = read_rows(Path(known)) if known else []
+    for row in year(read_months(Path(source)), {}, device=device, seed=0, say=say, known=before):
         rows.append(row._asdict())  # written now: whoever stops it keeps the months so far
         write_text(Path(target), json.dumps({"device": name, "rows": rows}, indent=1) + "\n")
+
+
+def read_rows(path: Path) -> list[Month]:
+    """Return the rows that :func:`main` wrote."""
+    return [Month(**row) for row in json.loads(path.read_text(encoding="utf-8"))["rows"]]
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ SHOWN = 3
 """Items, and missions, that are named as the most changed."""
 CUSTOMERS = "The customers' file, which counts tonight's orders, too: either both files are replaced or none."
 VALIDATION = "Orders that judge the new model; default: a tenth of ORDERS, which is not learned from."
+KEEP = "Orders that the model has seen, if they are at hand: they take the place of samples of the model."
 SEEN = "How many orders the model has seen, if its file does not say."
 OLD = "What an order that the model has seen counts, beside one that is new."
 HALF = "After so many further orders an old one counts half as much; default: all count the same."
@@ -45,6 +46,7 @@ def update(
     ] = "customer",
     time: Annotated[str, typer.Option(metavar="NAME", help="Column of the time, for --customers.")] = "time",
     validation: Annotated[str | None, o.file(VALIDATION)] = None,
+    keep: Annotated[str | None, o.file(KEEP)] = None,
     seen: Annotated[float | None, o.number(SEEN)] = None,
     old_weight: Annotated[float, o.number(OLD)] = 0.25,
     half_life: Annotated[float | None, o.number(HALF)] = None,
@@ -75,26 +77,29 @@ def update(
       ndpp update shop.safetensors tonight.csv --basket order_id --item product -o shop2.safetensors
       ndpp update shop.safetensors tonight.csv -o shop.safetensors --customers shop.customers
     """
-    check_output(output, *OTHER_FORMATS, inputs=(orders, validation))
-    check_output(customers, ".customers", *OTHER_FORMATS, inputs=(orders, validation, model))
+    check_output(output, *OTHER_FORMATS, inputs=(orders, validation, keep))
+    check_output(customers, ".customers", *OTHER_FORMATS, inputs=(orders, validation, keep, model))
     require(customers is None or orders != "-", "--customers reads the orders twice; save them to a file first")
     with one_writer(output), contextlib.nullcontext() if customers is None else one_writer(customers):
         law, source = load_model(model), Source(orders, reading)
         with stage(f"reading {source.name}"):
             tonight = source.read(as_labels=law.labels is not None, **({} if law.labels else {"n_items": law.n_items}))
-            judges = None if validation is None else source.sibling(validation).read(as_labels=law.labels is not None)
+            judges, old = (
+                None if path is None else source.sibling(path).read(as_labels=law.labels is not None)
+                for path in (validation, keep)
+            )
         with stage("loading torch"):
             from ndpp.learning.updating import update as updated
         leaving = [law.labels[i] if law.labels else int(i) for i in item_ids(law, drop, ids=False)]
         found = updated(
-            model, tonight, validation=judges, seen=seen, old_weight=old_weight, half_life=half_life, least_orders=least_orders,
-            drop=leaving, drop_after=drop_after, force=force, max_epochs=max_epochs, learning_rate=learning_rate, device=device,
-            random_state=seed, progress=True if sys.stderr.isatty() else say,
+            model, tonight, validation=judges, keep=old, seen=seen, old_weight=old_weight, half_life=half_life,
+            least_orders=least_orders, drop=leaving, drop_after=drop_after, force=force, max_epochs=max_epochs,
+            learning_rate=learning_rate, device=device, random_state=seed, progress=True if sys.stderr.isatty() else say,
         )  # fmt: skip
         with stage(f"saving {os.fspath(output)}"), replacing(output) as made, _customers(customers) as beside:
             save(found, made)
             if customers is not None:
-                _count(customers, beside, found.law_, orders, reading, customer, time)
+                _count(customers, beside, found.law_, orders, reading, {"customer": customer, "time": time})
     emit(_report(output, found), None, as_json=json)
 
 
@@ -108,16 +113,12 @@ def _customers(path: Path | None) -> Iterator[Path]:
         yield temporary
 
 
-def _count(path: Path, target: Path, law: Any, orders: str, reading: o.Reading, customer: str, time: str) -> None:
+def _count(path: Path, target: Path, law: Any, orders: str, reading: o.Reading, columns: dict[str, str]) -> None:
     """Write the customers' file after tonight's orders."""
-    from ndpp.baskets.orders import Orders
     from ndpp.customers import Customers
 
-    how = {name: value for name, value in vars(reading).items() if name != "from_"}
-    lines = Orders.read(
-        orders, format=reading.from_, customer=customer, time=time, labels=law.labels, unknown="skip", **how
-    )
-    Customers.load(path, law).update(lines).save(target)
+    how = {name.replace("from_", "format"): value for name, value in vars(reading).items()}
+    Customers.load(path, law).update(orders, **columns, **how).save(target)
 
 
 def _report(output: Path, found: Any) -> Report:

@@ -83,7 +83,7 @@ class Memory(NamedTuple):
         told = about.get("baskets", {}) if seen is None else {"number": number(seen, "seen", above_zero=True)}
         if not told:
             raise InvalidInputError("the model does not say how many orders it has seen", advice="Say so with {seen}.")
-        return cls(float(told.get("weight", told.get("number"))))
+        return cls(float(told["weight"] if "weight" in told else told["number"]))
 
 
 class ItemChange(NamedTuple):
@@ -247,14 +247,14 @@ def update(
     )  # fmt: skip
     values = [one.log_probs(parts[1]) for one in (start, trained)]
     gain = values[1] - values[0]
-    now = Memory(
-        fade * memory.orders + len(tonight), memory.updates + 1, young, unsold,
-        [*memory.digests, *digests.tolist()][-KEPT:],
-    )  # fmt: skip
+    counts = fade * memory.orders + len(tonight), memory.updates + 1
+    now = Memory(*counts, young, unsold, [*memory.digests, *digests.tolist()][-KEPT:])
     made = Updated(
-        trained, {**about, MEMORY: now._asdict()}, len(tonight), len(gain),
-        *(float(one.mean()) for one in values), float(gain.std(ddof=1) / np.sqrt(len(gain))) if len(gain) > 1 else np.inf,
-        tuple(entered), tuple(left.tolist()), skipped, _changes(law, trained), law.weights, time.perf_counter() - began,
+        law_=trained, metadata={**about, MEMORY: now._asdict()}, n_orders=len(tonight), n_validation=len(gain),
+        before=float(values[0].mean()), after=float(values[1].mean()),
+        error=float(gain.std(ddof=1) / np.sqrt(len(gain))) if len(gain) > 1 else np.inf,
+        entered=tuple(entered), left=tuple(left.tolist()), skipped=skipped, changed=_changes(law, trained),
+        shares_before=law.weights, seconds=time.perf_counter() - began,
     )  # fmt: skip
     if made.is_worse and not force:
         raise RefusedUpdateError(
@@ -297,7 +297,8 @@ def _read(orders: Any, law: Any, file: Mapping[str, Any], options: Mapping[str, 
         what = f"none of {many(len(found), 'order')} has an item of the model" if len(found) else "there are no orders"
         such = f"; it knows {', '.join(map(repr, _names(law)[:3]))}, …" if len(found) else ""
         raise InvalidInputError(what + such, advice="Are these the right file and columns ({basket}, {item})?")
-    return found.select(min_size=int(law.nonempty))
+    some: Baskets = found.select(min_size=int(law.nonempty))
+    return some
 
 
 def _over(baskets: Baskets, law: Any) -> Baskets:

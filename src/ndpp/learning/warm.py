@@ -68,9 +68,9 @@ def warm_objective(
         return MixtureObjective(tied, penalties, start, *(FamilyData.of(tied, part) for part in data), is_update)
     if not isinstance(law, LowRankKernel) or law.background is not None:
         raise InvalidInputError(f"{law!r} is of a kind that no training leads to. {NOT_FITTED}")
-    start, form = LawStart.of(law)
+    begin, form = LawStart.of(law)
     none = (0.0,) * 4  # penalties and noise: the law has been through them
-    return KernelObjective(form, start, *none, device, dtype, law.X.shape[1], *data, seed)
+    return KernelObjective(form, begin, *none, device, dtype, law.X.shape[1], *data, seed)
 
 
 def components(log_odds: FloatArray, X: FloatArray, W: FloatArray, weights: FloatArray) -> tuple[FloatArray, ...]:
