@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import signal
 import time
 
@@ -12,6 +13,7 @@ import ndpp
 import only_posix
 from command import end, pausing, spawn
 from ndpp import Baskets
+from ndpp.errors import DataWarning
 
 pytest.importorskip("torch")
 
@@ -136,3 +138,60 @@ def test_a_killed_update_leaves_the_old_model(call, folder, line):
     assert call(*words).code == 0
     assert ndpp.load_metadata(path)["memory"]["orders"] == 800
     assert sorted(entry.name for entry in folder.iterdir() if entry.name.startswith(".")) == []
+
+
+@pytest.fixture
+def customers(folder):
+    """The customers' file of three earlier orders, and tonight's orders with customers and times."""
+    shops = pytest.importorskip("ndpp.customers")
+    law = shop()
+    before = "basket,item,customer,time\n1,bread,ann,2026-01-01\n2,tea,bob,2026-01-01\n3,bread,ann,2026-01-05\n"
+    (folder / "before.csv").write_text(before)
+    with pytest.warns(DataWarning, match="too few to fit"):
+        shops.Customers.fit(law, folder / "before.csv").save(folder / "shop.customers")
+    lines = (folder / "tonight.csv").read_text().splitlines()
+    named = [f"{line},{'ann' if line.startswith('7,') else 'cy'},2026-01-0{6 + (line > '2')}" for line in lines[1:]]
+    (folder / "tonight.csv").write_text("\n".join([f"{lines[0]},customer,time", *named]) + "\n")
+    return folder / "shop.customers"
+
+
+def factors(path, law) -> dict[str, float]:
+    return importlib.import_module("ndpp.customers").Customers.load(path, law).factors("ann")
+
+
+def test_customers_are_counted_with_the_model(call, folder, customers):
+    path, before = folder / "shop.safetensors", customers.read_bytes()
+    words = ["update", path, folder / "tonight.csv", "-o", path, "--customers", customers]
+    old = path.read_bytes(), before
+    refused = call("update", path, folder / "none.csv", "-o", path, "--customers", customers)
+    assert refused.code == 1
+    customers.write_bytes(b"spoilt")
+    assert call(*words).code == 1
+    assert path.read_bytes() == old[0]  # either both or none
+    customers.write_bytes(before)
+    assert call(*words).code == 0
+    assert path.read_bytes() != old[0]
+    bought = {line.split(",")[1] for line in (folder / "tonight.csv").read_text().splitlines() if line.startswith("7,")}
+    assert set(factors(customers, ndpp.load(path))) == {"bread"} | bought
+
+
+@only_posix.signals
+def test_an_update_killed_between_two_files_is_run_again(call, folder, customers):
+    """The customers are new then, and the model old: to count the orders again counts them once."""
+    path = folder / "shop.safetensors"
+    whole, copy = [path.read_bytes(), customers.read_bytes()], folder / "copy.customers"
+    words = ["update", path, folder / "tonight.csv", "-o"]
+    copy.write_bytes(whole[1])
+    assert call(*words, folder / "copy.safetensors", "--customers", copy).code == 0
+    env = pausing(folder / "pausing", customers.name, holds=b"")
+    process = spawn(*words, path, "--customers", customers, cwd=folder, env=env)
+    while customers.read_bytes() == whole[1]:
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.kill()
+    end(process)
+    assert path.read_bytes() == whole[0]
+    assert call(*words, path, "--customers", customers).code == 0
+    assert path.read_bytes() == (folder / "copy.safetensors").read_bytes()
+    law = ndpp.load(path)
+    assert factors(customers, law) == pytest.approx(factors(copy, law))
