@@ -20,9 +20,11 @@ from ndpp.inference import (
     recommend_many,
 )
 from ndpp.laws import FamilyMixture, Law, Limit, LowRankKernel, Mixture, load, load_metadata, save
+from ndpp.laws.similar import similar_items, text_features
 
 if TYPE_CHECKING:
     from ndpp import answers, datasets, diagnostics, features, metrics, plots, samplers, select
+    from ndpp.customers import Customers
     from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, fit, update
 
 __version__ = "0.1.0"
@@ -31,6 +33,7 @@ __all__ = [
     "NDPP",
     "ONDPP",
     "Baskets",
+    "Customers",
     "FamilyMixture",
     "Limit",
     "LowRankKernel",
@@ -62,6 +65,8 @@ __all__ = [
     "samplers",
     "save",
     "select",
+    "similar_items",
+    "text_features",
     "update",
 ]
 
@@ -85,6 +90,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"ndpp.{name}")
     if name in _LEARNING:
         return getattr(import_module("ndpp.learning"), name)
+    if name == "Customers":
+        return import_module("ndpp.customers").Customers
     raise AttributeError(f"module 'ndpp' has no attribute {name!r}")
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast
 import typer
 
 import ndpp
-from ndpp.cli import draw, evaluate, fit, info, recommend, report, serve, update
+from ndpp.cli import draw, evaluate, fit, info, items, recommend, report, serve, update
 from ndpp.cli.guard import ARGUMENTS, DEBUG, end_with, guarded, install, reader_left
 from ndpp.cli.options import flattened
 from ndpp_experiments import commands as experiments
@@ -32,6 +32,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         report.report,
         evaluate.evaluate,
         evaluate.diagnose,
+        items.items,
         serve.prepare,
     ),
     "Baskets": (draw.sample, draw.complete, recommend.recommend, recommend.map_, serve.serve),

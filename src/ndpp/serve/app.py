@@ -205,7 +205,8 @@ def _options(model: Served, question: s.RecommendAsk | s.BatchAsk) -> dict[str, 
 def _boosted(question: s.Boosted) -> dict[str, Any]:
     """Return what is asked, with all factors in one boost."""
     asked = dict(vars(question))
-    return {**asked, "boost": {**asked["boost"], **dict.fromkeys(asked.pop("out_of_stock"), 0.0)}}
+    gone = dict.fromkeys(asked.pop("out_of_stock"), 0.0)
+    return {**asked, "boost": {**asked["boost"], **gone}}
 
 
 @api.post("/why", response_model=records.Explained, summary="Why this item")
