@@ -111,7 +111,7 @@ def test_pseudo_orders_alone_do_not_move_the_law(name):
 def test_more_of_the_same_does_not_hurt_and_something_new_is_learned(name):
     law, other = LAWS[name](), tied(7)
     fresh, new = restated(law.sample(800, rng=5)), restated(other.sample(1200, rng=6)).select(max_size=law.max_size)
-    same = ndpp.update(law, restated(law.sample(300, rng=1)), seen=SEEN)
+    same = ndpp.update(law, restated(law.sample(300, rng=1)), seen=8 * SEEN)
     lost = law.log_probs(fresh) - same.law_.log_probs(fresh)
     assert lost.mean() < 0.02
     assert not same.is_worse
