@@ -23,6 +23,7 @@ from ndpp.laws import FamilyMixture, Law, Limit, LowRankKernel, Mixture, load, l
 
 if TYPE_CHECKING:
     from ndpp import answers, datasets, diagnostics, features, metrics, plots, samplers, select
+    from ndpp.customers import Customers
     from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, fit
 
 __version__ = "0.1.0"
@@ -31,6 +32,7 @@ __all__ = [
     "NDPP",
     "ONDPP",
     "Baskets",
+    "Customers",
     "FamilyMixture",
     "Limit",
     "LowRankKernel",
@@ -84,6 +86,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"ndpp.{name}")
     if name in _LEARNING:
         return getattr(import_module("ndpp.learning"), name)
+    if name == "Customers":
+        return import_module("ndpp.customers").Customers
     raise AttributeError(f"module 'ndpp' has no attribute {name!r}")
 
 
