@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ndpp._atomic import one_writer
+from ndpp._atomic import one_writer, replacing
 from ndpp._show import Table
 from ndpp.baskets.orders import Orders
 from ndpp.cli import options as o
@@ -104,9 +104,9 @@ def customers_fit(
     check_output(output, *OTHER_FORMATS, inputs=(model, orders))
     law = load_model(model)
     read = read_orders(law, orders, columns)
-    with one_writer(output), working("fitting"):
+    with working("fitting"):
         found = Customers.fit(law, read, random_state=seed)
-        found.save(output)
+    found.save(output)
     emit(_report(output, found), None, as_json=json)
 
 
@@ -141,7 +141,7 @@ def customers_forget(
 
     def without(found: Customers) -> Customers:
         for one in ids:
-            found = found.forget(one) or found
+            found = found.forget(one)
         return found
 
     _rewritten(load_model(model), customers, output, without, as_json=json)
@@ -162,9 +162,9 @@ def _rewritten(
 ) -> None:
     """Write changed customers to the output, by default to the file that they come from, and report."""
     target = path if output is None else output
-    with one_writer(target):
+    with one_writer(target), replacing(target) as temporary:  # nobody else changes the file between reading and writing
         changed = change(Customers.load(path, law))
-        changed.save(target)
+        changed.save(temporary)
     emit(_report(target, changed), None, as_json=as_json)
 
 

@@ -114,7 +114,8 @@ def recommend(
     if whose is not None and baskets is None:
         table_ = Table(["customer", *report.table.header[1:]], report.table.lines)
         shown = table_ if len(starts) > 1 else report.shown
-        report = report._replace(data={**report.data, "customers": whose}, table=table_, shown=shown)
+        data = {name: value for name, value in report.data.items() if name != "basket_ids"}
+        report = report._replace(data={**data, "customers": whose}, table=table_, shown=shown)
     emit(report._replace(notes=(*report.notes, *_told(found))), output, as_json=json)
 
 
