@@ -171,9 +171,14 @@ def _recommended(
     skipped: tuple[r.Item, ...] = (),
 ) -> r.Recommended:
     items: Sequence[r.Scored]
-    ranking, usual = rule.ranking, best
+    ranking, usual, total = rule.ranking, best, 1.0
     if why and person is not None:
-        usual = best._replace(scores=(scores_of_one(own.law, basket, whole=ranking.is_whole) / rule.shown)[best.items])
+        everybody = scores_of_one(own.law, basket, whole=ranking.is_whole)
+        usual = best._replace(scores=(everybody / rule.shown)[best.items])
+        if ranking.is_whole:  # shares of all baskets with one more item: the customer's weigh more
+            factors = own.people.factors(**person.asked)
+            more = (np.array(list(factors.values())) - 1) @ everybody[own.ids(list(factors))]
+            total += float(more / everybody.sum())
     if why:
         items = _reasons(own, basket, usual, ranking, ids=ids)
     else:
@@ -181,7 +186,11 @@ def _recommended(
     if person is not None:
         scores, shares = best.scores.tolist(), [person.bought.get(item, 0.0) for item in best.items.tolist()]
         items = tuple(
-            r.WhyOwn(**{**vars(one), "score": score}, customer=score / one.score, usual=share)
+            r.WhyOwn(
+                **{**vars(one), "score": score, "share": min(1.0, one.share * score / one.score / total)},
+                customer=score / one.score,
+                usual=share,
+            )
             if isinstance(one, r.Why)
             else r.Own(one.item, score, share)
             for one, score, share in zip(items, scores, shares)

@@ -145,6 +145,7 @@ def _starts(
     require(column is None or path is not None, "--customer-column is a column of a file of baskets")
     if path is not None and column is not None:
         orders = read_orders(law, path, Columns(**vars(reading), customer=column, time=None), ids=ids)
+        assert orders.customers is not None
         return orders.baskets, [str(one) for one in orders.customers]
     starts = given_baskets(law, given, path, reading, ids=ids)
     whose = list(customers) if everybody else who.customer
