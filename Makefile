@@ -17,7 +17,7 @@ CHECK := import sys; sys.version_info >= (3, 11) or sys.exit("ndpp needs Python 
   + sys.version.split()[0] + ". Remove $(VENV) if it is there and name another one: make PYTHON=python3.12 $(MAKECMDGOALS)")
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve-demo test test-matrix lint format docs bench figures timings mutants fuzz clean
+.PHONY: help setup demo serve-demo test test-matrix lint format docs bench figures timings compare mutants fuzz clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ bench: $(READY)  ## Run the benchmarks (ARGS="-k import" for some of them)
 
 figures: $(READY)  ## Write every published figure from the recorded results
 	$(BIN)/python experiments/publish/figures.py
+
+compare: $(READY)  ## Compare with other libraries where results are missing or old, write the page (ARGS="diverse" for one)
+	$(BIN)/python benchmarks/peers/compare.py $(ARGS)
 
 timings: $(READY)  ## Time the samplers (about twelve minutes on two idle cores), keep the results, write the figures
 	$(ONE_THREAD) $(BIN)/ndpp reproduce fig2 -o results

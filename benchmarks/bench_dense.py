@@ -1,21 +1,25 @@
-"""Dense kernels compared with plain NumPy, in one run: ratios above 1 mean that ndpp is faster.
+"""Dense kernels compared with plain NumPy, in one run, by CPU time: ratios above 1 mean that ndpp is faster.
 
 A Gaussian similarity of N points (2,000 by default): the time until the first set of 10 items, the time per set, and inclusion
 probabilities, beside one eigendecomposition with textbook recursions [Kulesza & Taskar 2012]; the greedy set of 500 items; sets of any size
-of a dense nonsymmetric kernel, beside the one-pass sampler; a second ``kernel.sample(1)`` beside the first.
-Run ``OPENBLAS_NUM_THREADS=1 python benchmarks/bench_dense.py [N]``.
+of a dense nonsymmetric kernel, beside the one-pass sampler.
+Run ``OPENBLAS_NUM_THREADS=1 python benchmarks/bench_dense.py [N] [-o FILE.json]``.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
+import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import ndpp
+from ndpp._atomic import replacing
+from ndpp_experiments.record import machine
 
 K = 10
 
@@ -28,18 +32,19 @@ def gaussian(n: int, d: int = 20, gamma: float = 0.025) -> np.ndarray:
 
 
 def timed(call: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
-    """Return the shortest time in seconds, and the result."""
+    """Return the shortest CPU time in seconds, and the result."""
     times = []
     for _ in range(repeats):
-        start = time.perf_counter()
+        start = time.process_time()
         found = call()
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     return min(times), found
 
 
-def row(name: str, plain: float, own: float) -> None:
-    """Print one line."""
-    print(f"{name:48} {1e3 * plain:12.2f} ms {1e3 * own:12.2f} ms {plain / own:8.2f}", flush=True)
+def row(records: list[dict[str, Any]], name: str, plain: float, own: float) -> None:
+    """Print one line and keep it."""
+    records.append({"what": name, "plain": plain, "ndpp": own})
+    print(f"{name:58} {1e3 * plain:12.2f} ms {1e3 * own:12.2f} ms {plain / own:8.2f}", flush=True)
 
 
 def elementary(values: np.ndarray) -> np.ndarray:
@@ -90,55 +95,57 @@ def plain_greedy(L: np.ndarray) -> list[int]:
     return items
 
 
-def main(n: int) -> None:
-    """Print a table."""
+def compare(n: int) -> list[dict[str, Any]]:
+    """Print a table and return its rows."""
     ndpp.LowRankKernel.from_dense(gaussian(100)).sample(1, size=2)  # imports
     ndpp.LowRankKernel.from_dense(
         np.eye(100) + np.triu(np.ones((100, 100)), 1) - np.tril(np.ones((100, 100)), -1)
     ).sample(1)
-    L, rng = gaussian(n), np.random.default_rng(1)
-    print(f"{'':48} {'plain':>15} {'ndpp':>15} {'ratio':>8}")
+    L, rng, records = gaussian(n), np.random.default_rng(1), []
+    print(f"{'':58} {'plain':>15} {'ndpp':>15} {'ratio':>8}")
 
     def begin() -> Any:
         values, V = np.linalg.eigh(L)
         e = elementary(values)
         return values, V, e, plain_draw(values, V, e, rng)
 
-    plain, (values, V, e, _) = timed(begin)
+    plain, (values, V, e, _) = timed(begin, 3)
     kernel = ndpp.LowRankKernel.from_dense(L)
-    own, _ = timed(lambda: ndpp.LowRankKernel.from_dense(L).sample(1, size=K, rng=0))
-    row(f"dense, {n} items, k = {K}: until the first draw", plain, own)
-    plain, _ = timed(lambda: [plain_draw(values, V, e, rng) for _ in range(20)])
+    own, _ = timed(lambda: ndpp.LowRankKernel.from_dense(L).sample(1, size=K, rng=0), 3)
+    row(records, f"{n:,} items, symmetric: the first set of {K}, from the matrix", plain, own)
+    plain, _ = timed(lambda: [plain_draw(values, V, e, rng) for _ in range(20)], 3)
     kernel.sample(1, size=K)
-    own, _ = timed(lambda: kernel.sample(20, size=K, rng=0))
-    row("    per draw", plain / 20, own / 20)
+    own, _ = timed(lambda: kernel.sample(20, size=K, rng=0), 3)
+    row(records, f"{n:,} items, symmetric: each further set", plain / 20, own / 20)
     plain, wanted = timed(lambda: plain_inclusion(L))
     own, found = timed(lambda: ndpp.LowRankKernel.from_dense(L).inclusion_probabilities(K))
     assert np.abs(found - wanted).max() < 1e-8
-    row("    inclusion probabilities, from the matrix", plain, own)
+    row(records, f"{n:,} items, symmetric: inclusion probabilities", plain, own)
     small = gaussian(500)
     dense = ndpp.LowRankKernel.from_dense(small)
     plain, wanted = timed(lambda: plain_greedy(small), 50)
     own, found = timed(lambda: ndpp.greedy_map(dense, K), 50)
     assert found.tolist() == wanted
-    row("dense, 500 items: greedy set", plain, own)
+    row(records, "500 items, symmetric: the greedy set", plain, own)
     D = np.random.default_rng(2).standard_normal((200, 200))
     sampler = ndpp.samplers.Cholesky.prepare(general := ndpp.LowRankKernel.from_dense(np.eye(200) + D - D.T))
     plain, _ = timed(lambda: sampler.sample(20, rng=0))
     general.sample(1)
     own, _ = timed(lambda: general.sample(20, rng=0))
-    row(f"nonsymmetric, 200 items, any size, by {general.sampler().route}", plain / 20, own / 20)
-    X = np.random.default_rng(3).standard_normal((2000, 384)) / 20
-    W = np.eye(384) + (turn := np.random.default_rng(4).standard_normal((384, 384)) / 20) - turn.T
-    kernel = ndpp.LowRankKernel(X, W).rescale(10)
-    kernel.coordinates  # noqa: B018
-    kernel.exclude([0]).sample(1)  # compiled code
-    row(
-        "rank 384: the second sample(1) beside the first",
-        timed(lambda: kernel.sample(1))[0],
-        timed(lambda: kernel.sample(1), 3)[0],
-    )
+    row(records, "200 items, nonsymmetric: a set of any size", plain / 20, own / 20)
+    return records
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("n", type=int, nargs="?", default=2000, metavar="N")
+    parser.add_argument("-o", "--output", type=Path)
+    chosen = parser.parse_args()
+    found = {"machine": machine(), "records": compare(chosen.n)}
+    if chosen.output:
+        with replacing(chosen.output) as temporary:
+            temporary.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 2000)
+    main()

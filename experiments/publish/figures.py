@@ -3,9 +3,9 @@
 ``--check`` tells whether all are up to date. Pages have blocks ``<!-- NAME: written by experiments/publish/figures.py -->`` …
 ``<!-- NAME: end -->``; what stands between is replaced, so no figure is typed by hand. README.md and docs/benchmarks.md take
 theirs from one run of ``benchmarks/bench_samplers.py`` (results/samplers.csv and .json, results/single.json), of
-``bench_prepare.py`` (results/prepare.json), of ``bench_mixture.py``, of ``benchmarks/gpu.py`` and of ``benchmarks/peers``; the other
-pages, and the comparison in the README, from results and benchmarks/results, by the modules beside this one; the table of docs/theory.md
-from the registry of samplers. paper/paper.md repeats some of these tables.
+``bench_prepare.py`` (results/prepare.json), of ``bench_mixture.py`` and of ``benchmarks/gpu.py``; the other pages, and the comparison in
+the README, from results and benchmarks/results, by the modules beside this one; the table of docs/theory.md from the registry of samplers.
+paper/paper.md repeats some tables of docs/compare.md.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import figures_compare
 import figures_evaluation
 import figures_gpu
 import figures_learning
@@ -37,9 +38,6 @@ Row = dict[str, Any]
 TARGETS = {("A", "k = 10"): 12, ("B", "k = 10"): 22, **dict.fromkeys([(name, "k = 50") for name in "AB"], 150),
            **dict.fromkeys([(name, "k = 100") for name in "AB"], 450)}  # fmt: skip
 """Milliseconds for a sample of ``Exact``, set on an Intel Xeon."""
-PUBLISHED = {"k = 10": {"A": 12.5, "B": 99.0}, "k = 50": {"A": 400.0, "B": 783.0}}
-"""Seconds of the code that the paper's authors published, k² steps, measured once; not part of any run."""
-PUBLISHED_ON = "Intel(R) Xeon(R) Processor"
 
 
 class Results:
@@ -164,7 +162,7 @@ def samplers(results: Results) -> str:
     for (kernel, task), times in grouped(results.sampler_times, lambda time: (time.kernel, time.task)).items():
         own = {time.sampler: time for time in times}
         lines.append([kernel, task, *(_cell(results, own[name]) if name in own else "" for name in names)])
-    return markdown_table(["kernel", "size", *(f"`{name}`" for name in names)], lines) + "\n\n" + published(results)
+    return markdown_table(["kernel", "size", *(f"`{name}`" for name in names)], lines) + "\n"
 
 
 def _cell(results: Results, time: SamplerTime) -> str:
@@ -173,21 +171,6 @@ def _cell(results: Results, time: SamplerTime) -> str:
         return f"**{took}**"
     ratio = times_exact(results.sampler_times, time)
     return took if time.expected else f"{took}, {ratio:.2g} ×" if ratio < 100 else f"{took}, {ratio:,.0f} ×"
-
-
-def published(results: Results) -> str:
-    """Return what the published code of the walk took, with ratios only where the run was on the same kind of processor."""
-    same = results.table["machine"]["cpu"] == PUBLISHED_ON
-    parts = []
-    for task, found in PUBLISHED.items():
-        for kernel, seconds in found.items():
-            exact = next(time.seconds for time in results.of(EXACT, task) if time.kernel == kernel)
-            parts.append(
-                f"{duration(seconds, 3)} (kernel {kernel}, {task}"
-                + f"; {seconds / exact:,.0f} × `Exact`)" * same
-                + ")" * (not same)
-            )
-    return f"The code that the paper's authors published, measured once on an Intel Xeon, takes {', '.join(parts)}.\n"  # fmt: skip
 
 
 def all_times(results: Results) -> str:
@@ -257,40 +240,6 @@ def mixtures(results: Results) -> str:
     return "\n\n".join([about, markdown_table(header, rows), on_machine(found["machine"]) + "."]) + "\n"  # fmt: skip
 
 
-def symmetric(results: Results) -> str:
-    found = results.read("benchmarks/results/symmetric.json")
-    records, targets = found["records"], {2_000: "≥ 10 ×", 100_000: "≥ 300 ×"}
-    first, last = records[0], records[-1]
-    rows = [
-        [
-            f"{row['n']:,}",
-            f"**{duration(row['ndpp'], 3)}**",
-            *(duration(seconds, 3) for seconds in row["dppy"].values()),
-            f"{row['ratio']:.0f} ×",
-            targets.get(row["n"], ""),
-        ]
-        for row in records
-    ]
-    header = ["items", "`Exact`", *(f"DPPy, `{mode}`" for mode in first["dppy"]), "faster than DPPy's best", "target"]
-    about = f"Rank {first['rank']}, {first['size']} items per set; median CPU time per set of {len(first['rounds'][0])} rounds. "
-    about += f"With {last['n']:,} items, `Exact` takes {last['ndpp'] / first['ndpp']:.2f} times as long as with {first['n']:,}."
-    return "\n\n".join([about, markdown_table(header, rows), on_machine(found["machine"]) + "."]) + "\n"
-
-
-def nonsymmetric(results: Results) -> str:
-    found, rows = results.read("benchmarks/results/nonsymmetric.json"), []
-    for row in sorted(found["records"], key=lambda row: row["kernel"]):
-        same, seconds, cells = next(iter(row["ratio"])), row["seconds"], []
-        for name in (same, "Exact"):
-            ratio = row["ratio"][name]
-            faster = f"10^{len(f'{ratio:.0f}') - 1}" if ratio > 1e6 else f"{float(f'{ratio:.3g}'):,g}"
-            cells.append(f"`{name}`: {duration(seconds[name], 3)}, {faster} ×")
-        rows.append([row["kernel"], row["task"], row["code"], duration(seconds["peer"], 3), *cells])
-    header = ["kernel", "size", "published", "time per sample", "the same algorithm here", "default here"]
-    about = f"Mean CPU time of {len(found['records'][0]['rounds']['peer'])} rounds, and how much faster than the published code that is."
-    return "\n\n".join([about, markdown_table(header, rows), on_machine(found["machine"]) + "."]) + "\n"  # fmt: skip
-
-
 # -- docs/theory.md ----------------------------------------------------------------------------------------------------------
 
 
@@ -299,18 +248,12 @@ def costs(_: Results) -> str:
     return markdown_table(["sampler", "law", "exact", "from", "preparation", "one sample"], rows) + "\n"
 
 
-def models(results: Results) -> str:
-    return figures_evaluation.hit_rates(results.read("results/summary.json")["records"])
-
-
 BLOCKS: dict[str, dict[str, Callable[[Results], str]]] = {
     "README.md": {"samplers": samplers_at_a_glance},
     "docs/theory.md": {"costs": costs},
     "docs/benchmarks.md": {
-        "answer": answer, "samplers": samplers, "times": all_times, "single": single, "prepare": prepare, "symmetric": symmetric,
-        "nonsymmetric": nonsymmetric, "mixtures": mixtures,
+        "answer": answer, "samplers": samplers, "times": all_times, "single": single, "prepare": prepare, "mixtures": mixtures,
     },
-    "paper/paper.md": {"symmetric": symmetric, "nonsymmetric": nonsymmetric, "models": models},
 }  # fmt: skip
 
 
@@ -332,9 +275,13 @@ def pages(root: Path = ROOT) -> dict[str, str]:
     summary, quality, peers, alike, begun = (
         results.read(f"results/{name}.json") for name in ("summary", "quality", "peers", "lookalike", "begun_baskets")
     )
+    texts["docs/compare.md"] = compared = figures_compare.parts(figures_compare.Found.read(root))
+    texts["paper/paper.md"] = {name: compared[name] for name in ("symmetric", "nonsymmetric")}
+    texts["paper/paper.md"]["models"] = figures_evaluation.hit_rates(summary["records"])
     texts["README.md"]["compared"] = figures_evaluation.at_a_glance(summary["records"], peers)
     texts["docs/quality.md"] = figures_evaluation.parts(summary["records"], quality["records"], peers, alike)
     texts["docs/rankings.md"] = {"begun": figures_evaluation.begun(begun)}
+    texts["docs/mixtures.md"] = figures_evaluation.begun_in_full(begun)
     texts["docs/fitting.md"] = figures_learning.parts(learning)
     texts["docs/scale.md"] = figures_scale.parts(scale)
     texts |= {"docs/gpu.md": figures_gpu.parts(gpu), "docs/gpu-internals.md": figures_gpu.internals(gpu, counters)}

@@ -1,4 +1,4 @@
-"""The tables that compare models, of ``README.md``, ``docs/quality.md`` and ``docs/rankings.md``.
+"""The tables that compare models, of ``README.md``, ``docs/quality.md``, ``docs/rankings.md`` and ``docs/mixtures.md``.
 
 From ``results``: ``summary.json`` and ``quality.json`` (``quality.py``), ``peers.json`` (``peers/run.py``), ``lookalike.json``
 (``lookalike.py``) and ``begun_baskets.json`` (``begun_baskets.py``).
@@ -7,6 +7,7 @@ From ``results``: ``summary.json`` and ``quality.json`` (``quality.py``), ``peer
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from figures_learning import NAMES, kernels
@@ -184,15 +185,6 @@ def _sizes(record: Record) -> str:
 
 def begun(found: dict[str, Any]) -> str:
     """Return precision and share of bestsellers of each ranking, means over the numbers of given items."""
-    rankings = {"completion": "completion", "0": "continuation", f"{found['gamma']:g}": "damped", "1": "lift"}
-    rows = []
-    for data in dict.fromkeys(record["data"] for record in found["test"]):
-        cells = []
-        for ranking in rankings:
-            own = [record for record in found["test"] if (record["data"], record["ranking"]) == (data, ranking)]
-            means = [sum(record[name] for record in own) / len(own) for name in ("precision", "bestsellers")]
-            cells.append(f"{means[0]:.3f} / {means[1]:.2f}".replace(" ", "\N{NO-BREAK SPACE}"))
-        rows.append([NAMES[data], *cells])
     header = [
         "",
         "`completion`",
@@ -200,7 +192,40 @@ def begun(found: dict[str, Any]) -> str:
         f"`continuation`, `damping={found['gamma']:g}`",
         "`lift`",
     ]
-    return markdown_table(header, rows) + "\n"
+    rankings = ("completion", "0", f"{found['gamma']:g}", "1")
+    data = dict.fromkeys(record["data"] for record in found["test"])
+    return markdown_table(header, [[NAMES[name], *_begun(found["test"], name, rankings)] for name in data]) + "\n"
+
+
+def _begun(records: list[Record], data: str, rankings: Iterable[str], given: int | None = None) -> list[str]:
+    """Return precision and share of bestsellers of each ranking, for one number of given items or the mean over all."""
+    cells = []
+    for ranking in rankings:
+        own = [r for r in records if (r["data"], r["ranking"]) == (data, ranking) and given in (None, r["given"])]
+        means = [sum(record[name] for record in own) / len(own) for name in ("precision", "bestsellers")]
+        cells.append(f"{means[0]:.3f} / {means[1]:.2f}".replace(" ", "\N{NO-BREAK SPACE}"))
+    return cells
+
+
+def begun_in_full(found: dict[str, Any]) -> dict[str, str]:
+    """Return the blocks of ``docs/mixtures.md``: each number of given items, each damping on validation baskets, times in bulk."""
+    rankings = ("completion", "0", f"{found['gamma']:g}", "1")
+    gammas = sorted({record["ranking"] for record in found["validation"]} - {"completion"}, key=float)
+    cases = dict.fromkeys((record["data"], record["given"]) for record in found["test"])
+    rows = [[NAMES[data], str(given), *_begun(found["test"], data, rankings, given)] for data, given in cases]
+    header = ["", "given", "completion", "continuation", f"$P(a \\mid J)/P(a)^{{{found['gamma']:g}}}$", "lift"]
+    tried = [
+        [NAMES[data], *_begun(found["validation"], data, gammas)] for data in dict.fromkeys(data for data, _ in cases)
+    ]
+    now = [record for record in found["times"] if record["version"] == "now"]
+    data = list(dict.fromkeys(record["data"] for record in now))
+    took = {(r["ranking"], r["data"]): f"{1e3 * r['cpu_seconds']:.1f} ms" for r in now if r["baskets"] == 1000}
+    times = [[name, *(took[name, one] for one in data)] for name in dict.fromkeys(name for name, _ in took)]
+    return {
+        "given": markdown_table(header, rows) + "\n",
+        "gammas": markdown_table(["$\\gamma$", *gammas], tried) + "\n",
+        "bulk": f"{markdown_table(['', *(NAMES[one] for one in data)], times)}\n\n{on_machine(found['machine'])}.\n",
+    }
 
 
 def parts(records: list[Record], quality: list[Record], found: dict[str, Any], alike: dict[str, Any]) -> dict[str, str]:

@@ -38,6 +38,8 @@ def test_both_sides_are_timed_and_their_sets_judged(tmp_path, monkeypatch):
     record = symmetric.compare(Path(sys.executable), tmp_path, n=60, rank=8, size=4, rounds=3, sets=(40, 40))
     assert record["ratio"] == pytest.approx(min(record["dppy"].values()) / record["ndpp"])
     assert set(record["dppy"]) == {"GS", "GS_bis"}
+    assert record["with preparation"]["ndpp"] > record["ndpp"]
+    assert record["with preparation"]["dppy"] > 0
     (ours, _), (theirs, error) = record["mean log det and its standard error"].values()
     assert theirs < ours - 5 * error  # the stand-in draws at random, and it shows
     limited = symmetric.compare(Path(sys.executable), tmp_path, n=60, rank=8, size=4, rounds=1, sets=(4, 400), limit=2)

@@ -95,3 +95,17 @@ def test_a_peer_that_fails_is_recorded(peers, split, tmp_path, monkeypatch):
     monkeypatch.setattr(run.subprocess, "run", fail)
     (found,) = run.run_peer("implicit", split, tmp_path)
     assert found == {"model": "implicit", "error": "ERROR: No matching distribution found for implicit"}
+
+
+def test_models_of_an_earlier_run_stay(peers, tmp_path, monkeypatch):
+    _, run = peers
+    monkeypatch.setattr(run, "load", lambda data: Baskets.concat([TRAIN, VALIDATION, TEST]))
+    monkeypatch.setattr(run, "N_TEST", 100)
+    new = run.compare("made", [], tmp_path, None)
+    assert list(new["metrics"]) == ["independent items", "item-item cosine", "EASE"]
+    value, low, high = new["metrics"]["EASE"]["hit rate@10"]
+    assert 0 < low <= value <= high <= 1
+    old = {"metrics": {"EASE": None, "ALS": {"MPR": [1.0, 1.0, 1.0]}}, "peers": [{"model": "ALS"}]}
+    both = run.kept(old, new)
+    assert both["metrics"] == new["metrics"] | {"ALS": old["metrics"]["ALS"]}
+    assert both["peers"] == old["peers"]

@@ -30,20 +30,22 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 from quality import N_VALIDATION, load  # noqa: E402 - the splits are those of quality.py
 
-SMALL = ("groceries", "amazon_apparel", "amazon_3cat", "uk_retail")
+DATA = ("groceries", "amazon_apparel", "amazon_3cat", "uk_retail", "foodcom", "complete_journey")
+SMALL = DATA[:2]
 N_TEST = 2000
 
 
 class Peer(NamedTuple):
-    """A script, and the packages that its environment needs."""
+    """A script, the packages that its environment needs, and the data sets that it is run on unless others are named."""
 
     script: str
     packages: tuple[str, ...]
+    data: tuple[str, ...] = DATA
 
 
 PEERS = {
     "implicit": Peer("implicit_models.py", ("implicit==0.7.3",)),
-    "choice-learn": Peer("aleacarta.py", ("choice-learn==1.3.3", "tensorflow", "scipy")),
+    "choice-learn": Peer("aleacarta.py", ("choice-learn==1.3.3", "tensorflow", "scipy"), SMALL),
 }
 
 
@@ -80,7 +82,7 @@ def run_peer(name: str, split: Path, folder: Path) -> list[dict[str, Any]]:
     return list(json.loads(output.read_text(encoding="utf-8")))
 
 
-def summary(found: dict[str, Ranks], held: HeldOut, base: str) -> dict[str, dict[str, list[float]]]:
+def summary(found: dict[str, Ranks], base: str) -> dict[str, dict[str, list[float]]]:
     """Return each metric of each model as [value, low, high], with the paired difference of the hit rate to the base."""
     out = {}
     for name, ranks in found.items():
@@ -92,7 +94,7 @@ def summary(found: dict[str, Ranks], held: HeldOut, base: str) -> dict[str, dict
         }
         values["hit rate@10 gain"] = ranks.in_top(10) - found[base].in_top(10)
         columns = [Column(metric, value, 0) for metric, value in values.items()]
-        estimates = mean_estimates(columns, held.sizes, Bootstrap(0.95, 1000, np.random.default_rng(0)))
+        estimates = mean_estimates(columns, Bootstrap(0.95, 1000, np.random.default_rng(0)))
         out[name] = {one.name: [one.value, one.low, one.high] for one in estimates}
     return out
 
@@ -118,7 +120,7 @@ def compare(data: str, peers: list[str], folder: Path, kernels: Path | None) -> 
             above, ties = np.array(record.pop("above")), np.array(record.pop("ties"))
             found[record["model"]] = Ranks(above, ties, candidates, np.ones(len(above), bool))
         chosen.append(record)
-    scores = summary(found, held, base="item-item cosine")
+    scores = summary(found, base="item-item cosine")
     return {
         "data": data,
         "n_held_out": len(held.items),
@@ -137,7 +139,7 @@ def kept(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", nargs="+", default=SMALL)
+    parser.add_argument("--data", nargs="+", metavar="NAME")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
     parser.add_argument(
         "--kernels", type=Path, metavar="FOLDER", help="models that experiments/publish/quality.py --kernels saved"
@@ -146,8 +148,9 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("peers.json"))
     chosen = parser.parse_args()
     chosen.folder.mkdir(parents=True, exist_ok=True)
-    for data in chosen.data:
-        record = compare(data, chosen.peers, chosen.folder, chosen.kernels)
+    for data in chosen.data or DATA:
+        peers = [name for name in chosen.peers if chosen.data or data in PEERS[name].data]
+        record = compare(data, peers, chosen.folder, chosen.kernels)
         there = json.loads(chosen.output.read_text(encoding="utf-8"))["records"] if chosen.output.exists() else []
         for old in (one for one in there if one["data"] == data):
             record = kept(old, record)

@@ -41,7 +41,7 @@ LEFT = 6
 MEMORY = 2**30
 """Most bytes of matrices that the sampler of a model keeps."""
 VARIANTS = 4
-"""Boosts, and customers, whose laws are kept."""
+"""Contexts, boosts and customers whose laws are kept."""
 NEARLY = 1e-12
 """The factor of items that are out of stock, beside baskets that hold some of these."""
 
@@ -72,12 +72,14 @@ class Prepared:
         self.law: Any = Law.required(model)
         self.table, self.customers = table, customers
         self.factors = None if boost is None else self.factors_of(boost)
-        self._lock, self._variants = threading.RLock(), dict[Hashable, Variant]()
+        self._lock, self._variants = threading.RLock(), dict[Hashable, Derived]()
 
     @classmethod
-    def of(cls, model: Any) -> Prepared:
-        """Return a law, fitted estimator or prepared model as a prepared one."""
-        return model if isinstance(model, Prepared) else cls(model)
+    def of(cls, model: Any, context: Any = None, *, unknown: str = "error") -> Prepared:
+        """Return a law, fitted estimator or prepared model as a prepared one, in a context as ``law.at`` takes it if there is one."""
+        own = model if isinstance(model, Prepared) else cls(model)
+        law = own.law.at(context, unknown=unknown) if context else own.law
+        return own if law is own.law else own._kept(law.weights.tobytes(), lambda: InContext(own, law))
 
     # -- names ---------------------------------------------------------------------------------------------------------------
 
@@ -137,23 +139,24 @@ class Prepared:
         if len(held):
             factors = factors.copy()
             factors[held if drawn else gone] = 1.0 if drawn else NEARLY
-        return self._kept(factors.tobytes(), lambda: self.law.tilt(factors), gone)
+        return self._kept(factors.tobytes(), lambda: Variant(self, lambda: self.law.tilt(factors), gone))
 
     def personal(self, person: Any) -> Prepared:
         """Return the model of a customer's baskets (``ndpp.answers.personal.Person``)."""
         people = self.people
-        return self._kept((id(people), *person[1:]), lambda: people.law(**person.asked), self.gone)
+        return self._kept(
+            (id(people), *person[1:]), lambda: Variant(self, lambda: people.law(**person.asked), self.gone)
+        )
 
     @property
     def people(self) -> Any:
         """The customers, over this law."""
         return self.customers
 
-    def _kept(self, key: Hashable, make: Callable[[], Any], gone: IntArray) -> Prepared:
-        """Return a model that is made when it is first asked for; the last few are kept."""
-        with self._lock:  # and not while the law is made, so that other questions go on
-            found = self._variants.pop(key, None) or Variant(self, make, gone)
-            self._variants[key] = found
+    def _kept(self, key: Hashable, make: Callable[[], Derived]) -> Derived:
+        """Return a model of which the last few are kept; it is made without its law, so that other questions go on."""
+        with self._lock:
+            found = self._variants[key] = self._variants.pop(key, None) or make()
             if len(self._variants) > VARIANTS:
                 del self._variants[next(iter(self._variants))]
         return found
@@ -264,31 +267,61 @@ class Prepared:
         return found
 
 
-class Variant(Prepared):
-    """The law of a model for a boost or a customer. It has the missions of the model."""
+class Derived(Prepared):
+    """A model for a context, a boost or a customer. It has the missions of the ``plain`` one, so that they keep their names."""
+
+    plain: Prepared
+    _bound: tuple[Any, Any] = (None, None)
+
+    @property
+    def customers(self) -> Any:  # type: ignore[override]
+        """The customers of the model."""
+        return self.plain.customers
+
+    @property
+    def people(self) -> Any:
+        """The customers of the model, over this law."""
+        found = self.customers
+        with self._lock:
+            if self._bound[0] is not found:
+                self._bound = found, found.with_law(self.law)
+            return self._bound[1]
+
+    @once
+    def missions(self) -> tuple[Mission, ...]:
+        """The missions of the model."""
+        return self.plain.missions
+
+
+class InContext(Derived):
+    """A prepared law in a context: its components are those of the plain one."""
+
+    def __init__(self, plain: Prepared, law: Any) -> None:
+        self.plain, self.law, self.table, self.factors = plain, law, plain.table, plain.factors
+        self._lock, self._variants = threading.RLock(), dict[Hashable, Derived]()
+
+    @once
+    def inclusions(self) -> FloatArray:
+        """Those of the plain law."""
+        return self.plain.inclusions
+
+    @property
+    def sizes(self) -> FloatArray | None:
+        """P(|S| = k), if that of the plain law is known."""
+        return None if self.plain.sizes is None else np.asarray(self.law.size_distribution())
+
+
+class Variant(Derived):
+    """The law of a model for a boost or a customer."""
 
     def __init__(self, plain: Prepared, make: Callable[[], Any], gone: IntArray) -> None:
         self.plain, self.make, self.gone, self.table, self.factors = plain, make, gone, plain.table, None
-        self._lock, self._variants, self._bound = threading.RLock(), dict[Hashable, Variant](), (None, None)
+        self._lock, self._variants = threading.RLock(), dict[Hashable, Derived]()
 
     @once
     def law(self) -> Any:
         """The law, which may take seconds to make."""
         return self.make()
-
-    @once
-    def missions(self) -> tuple[Mission, ...]:
-        """The missions of the model, so that they keep their names."""
-        return self.plain.missions
-
-    @property
-    def people(self) -> Any:
-        """The customers of the model, over this law."""
-        found = self.plain.customers
-        with self._lock:
-            if self._bound[0] is not found:
-                self._bound = found, found.with_law(self.law)
-            return self._bound[1]
 
 
 def _shared(sampler: Exact, given: Items, size: int | None, n: int, seed: int) -> Iterator[list[int]]:

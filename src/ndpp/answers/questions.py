@@ -38,6 +38,7 @@ def recommend(
     why: bool = False,
     ids: bool = False,
     unknown: str = "error",
+    context: Any = None,
     boost: Any = None,
     customer: str | int | None = None,
     history: Sequence[Any] | None = None,
@@ -47,9 +48,10 @@ def recommend(
 
     ``options`` are those of :func:`ndpp.recommend`: ``n``, ``candidates``, ``ranking``, ``damping``, ``support``, ``per_category`` and
     ``limits``, which may be in words if the model has a table (:class:`ItemTable`); and ``exclude``, items that are never recommended.
-    With ``unknown="skip"``, items that are not in the catalogue are left out, and named in the answer as ``skipped``. ``boost`` holds
-    factors as in ``law.tilt``: the odds of an item times its factor, and 0 for what is out of stock. If the model has customers,
-    ``customer`` is the id of one, or ``history`` the baskets of one, oldest first: the answer is that of :class:`ndpp.Customers`.
+    With ``unknown="skip"``, items that are not in the catalogue are left out, and named in the answer as ``skipped``. ``context`` holds
+    columns and their values, as ``law.at`` takes them, and ``boost`` factors as in ``law.tilt``: the odds of an item times its factor,
+    and 0 for what is out of stock. If the model has customers, ``customer`` is the id of one, or ``history`` the baskets of one, oldest
+    first: the answer is that of :class:`ndpp.Customers`.
 
     Examples
     --------
@@ -59,7 +61,7 @@ def recommend(
     butter         0.615      0.4355        1  1.412     None  bread     0.615
     tomato sauce  0.3174      0.3174        1      1     None  None     0.3174
     """
-    own, skipped = Prepared.of(model), _skipping(unknown)
+    own, skipped = Prepared.of(model, context, unknown=unknown), _skipping(unknown)
     given = own.ids(basket, skipped=skipped)
     person = Person.of(own, customer, history, skipped)
     own = own.boosted(boost, given, skipped)
@@ -107,13 +109,14 @@ def why(
     ranking: str = Ranking.CONTINUATION,
     ids: bool = False,
     unknown: str = "error",
+    context: Any = None,
     boost: Any = None,
 ) -> r.Explained:
     """Return what the score of one item for a basket owes to popularity, to the mission and to ties.
 
-    ``unknown="skip"``, for items of the basket, and ``boost`` are as in :func:`recommend`.
+    ``unknown="skip"``, for items of the basket, ``context`` and ``boost`` are as in :func:`recommend`.
     """
-    own, kind, skipped = Prepared.of(model), Ranking(ranking), _skipping(unknown)
+    own, kind, skipped = Prepared.of(model, context, unknown=unknown), Ranking(ranking), _skipping(unknown)
     given, chosen = own.ids(basket, skipped=skipped), own.ids([item], "item")
     if chosen[0] in given:
         raise InvalidInputError("is in the basket already; explain an item that is not", argument="item")
@@ -274,17 +277,18 @@ def complete(
     seed: int | None = None,
     ids: bool = False,
     unknown: str = "error",
+    context: Any = None,
     boost: Any = None,
     customer: str | int | None = None,
     history: Sequence[Any] | None = None,
 ) -> r.Completed:
-    """Return ``n`` exact samples that contain the basket, those of ``law.sample(n, given=basket, rng=seed)``.
+    """Return ``n`` exact samples that contain the basket, those of ``law.at(context).sample(n, given=basket, rng=seed)``.
 
     ``limits`` are those of ``law.sample``; they may be in words if the model has a table (:class:`ItemTable`). With
     ``unknown="skip"``, items that are not in the catalogue are left out, and named in the answer as ``skipped``. With a ``boost`` the
     samples are those of ``law.tilt(boost)``, for a ``customer``, or the one with this ``history``, those of ``customers.law(customer)``.
     """
-    own, skipped = Prepared.of(model), _skipping(unknown)
+    own, skipped = Prepared.of(model, context, unknown=unknown), _skipping(unknown)
     seed = secrets.randbelow(2**32) if seed is None else seed
     given, only = own.ids(basket, skipped=skipped), None
     if candidates is not None:
@@ -304,9 +308,9 @@ def complete(
     return r.Completed(seed, tuple(r.Drawn(*pair) for pair in names), _distinct(skipped), person and person.kind)
 
 
-def probability(model: Any, basket: Any, *, unknown: str = "error") -> r.Likelihood:
-    """Return how likely a basket is, and its probable missions; ``unknown="skip"`` is as in :func:`recommend`."""
-    own, skipped = Prepared.of(model), _skipping(unknown)
+def probability(model: Any, basket: Any, *, unknown: str = "error", context: Any = None) -> r.Likelihood:
+    """Return how likely a basket is, and its probable missions; ``unknown="skip"`` and ``context`` are as in :func:`recommend`."""
+    own, skipped = Prepared.of(model, context, unknown=unknown), _skipping(unknown)
     given, sizes = own.ids(basket, skipped=skipped), own.sizes
     size, p = len(given), np.clip(own.popularity, 1e-300, 1 - 1e-12)
     log_prob = float(own.law.log_prob(given))

@@ -73,6 +73,7 @@ def sample(
     *,
     number: Annotated[int, o.number("Number of baskets.", "--number", "-n")] = 1,
     size: o.Size = None,
+    at: o.At = None,
     mission: Annotated[str | None, typer.Option(metavar="NAME", help=MISSION)] = None,
     given: o.Given = None,
     limits: o.Limits,
@@ -97,12 +98,13 @@ def sample(
       ndpp sample model.safetensors -n 20 --size 5 --seed 1
       ndpp sample model.safetensors -n 1000000 --jobs -1 -o baskets.parquet
       ndpp sample model.safetensors -n 5 --given bread,butter --exclude tea
+      ndpp sample model.safetensors -n 5 --at store=3 --at weekday=Sunday
       ndpp sample model.safetensors -n 5 --candidates-file stock.txt --unknown skip
       ndpp sample model.safetensors --limit 'dairy=1..2' --limit 'price<=20' --table products.csv
       ndpp sample model.safetensors -n 5 --boost factors.csv --customers shop.customers --customer 17
       ndpp sample model.safetensors -n 500 | ndpp evaluate model.safetensors -
     """
-    kernel = files.load_model(model)
+    kernel = files.load_model_at(model, at, unknown)
     target = Target.checked(writing, kernel.labels, model, *limits.files, *who.files, resume=resume)
     whose = who.asked(kernel, ids=writing.ids, unknown=unknown)
     if mission is not None:
@@ -117,7 +119,7 @@ def sample(
     seed = _seed(drawing.seed, writing.output, resume=resume)
     made_with = {
         "seed": seed, "first": first, "model_crc32": files.fingerprint(model), "sampler": sampler, "mission": mission, "size": size,
-        "given": fixed.tolist(), **chosen, **how, "steps": steps, "start": start, "device": engine,
+        "given": fixed.tolist(), **chosen, **how, "at": sorted(at) if at else None, "steps": steps, "start": start, "device": engine,
     }  # fmt: skip
 
     def draw(done: int) -> Iterator[Baskets]:
@@ -138,6 +140,7 @@ def complete(
     number: Annotated[int, o.number("Number of completions per basket.", "--number", "-n", least=1)] = 1,
     size: o.Size = None,
     add: Annotated[int | None, o.number("Items to add to each basket, instead of --size.")] = None,
+    at: o.At = None,
     limits: o.Limits,
     who: Who,
     drawing: o.Drawing,
@@ -154,7 +157,7 @@ def complete(
       ndpp complete model.safetensors half.csv --limit 'price<=20' --table products.csv
       cat half.txt | ndpp complete model.safetensors - --add 1
     """
-    kernel = files.load_model(model)
+    kernel = files.load_model_at(model, at, reading.unknown)
     files.require(size is None or add is None, "use either --size, for the whole basket, or --add, for the new items")
     target = Target.checked(writing, kernel.labels, model, baskets, *limits.files, *who.files, resume=resume)
     whose = who.asked(kernel, ids=writing.ids, unknown=reading.unknown)
@@ -174,7 +177,7 @@ def complete(
     seed = _seed(drawing.seed, writing.output, resume=resume)
     made_with: dict[str, Any] = {
         "seed": seed, "model_crc32": files.fingerprint(model), "number": number, "size": size, "add": add, "device": drawing.device,
-        **chosen, **how, "given": [items.tolist() for items in starts],
+        **chosen, **how, "at": sorted(at) if at else None, "given": [items.tolist() for items in starts],
     }  # fmt: skip
 
     def draw(done: int) -> Iterator[Baskets]:

@@ -13,7 +13,7 @@ from ndpp._show import Table
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.draw import WALKS, Steps, WalkStart, prepare, sampler_option
-from ndpp.cli.files import Law, Source, check_table, load_kernel, load_model, require
+from ndpp.cli.files import Law, Source, check_table, load_kernel, load_model_at, require
 from ndpp.cli.output import Report, emit, working
 from ndpp.errors import InvalidInputError
 from ndpp.samplers.registry import WALK, Request
@@ -40,6 +40,7 @@ def evaluate(
     level: Annotated[float, o.number("Level of the intervals.", max=1.0)] = 0.95,
     bootstrap: Annotated[int, o.number("Resamples for the intervals.")] = 1000,
     seed: o.Seed = 0,
+    at: o.At = None,
     output: o.Output = None,
     json: o.Json = False,
     ids: o.Ids = False,
@@ -61,7 +62,7 @@ def evaluate(
     check_table(output, model, baskets, train, validation)
     require(validation is None or train is not None, "--validation is for the baselines, which need --train")
     options: dict[str, Any] = {"k": top, "holdout": holdout, "level": level, "n_boot": bootstrap, "rng": seed}
-    law, source = load_model(model), Source(baskets, reading)
+    law, source = load_model_at(model, at, reading.unknown), Source(baskets, reading)
     with working("evaluating"):
         _, found, notes = compare(law, source, train, validation, ids=ids, **options)
     results = [
@@ -72,6 +73,7 @@ def evaluate(
     data = {
         "n_baskets": found.n_baskets, "n_impossible": found.n_impossible, "n_held_out": found.n_held_out,
         "n_unranked": found.n_unranked, "base": found.base, "level": level, "seed": seed, "results": results,
+        **({"at": sorted(at)} if at else {}),
     }  # fmt: skip
     table = Table(list(results[0]), [list(result.values()) for result in results])
     emit(Report(data, table, [Table(*shown) for shown in found.tables()], notes), output, as_json=json)

@@ -22,6 +22,7 @@ from ndpp.baskets.files import format_of
 from ndpp.baskets.frames import needs_pyarrow
 from ndpp.baskets.labels import many
 from ndpp.baskets.lines import Columns, MissingColumnError
+from ndpp.baskets.orders import Orders
 from ndpp.cli.options import Reading, ReadingFor
 from ndpp.errors import (
     DataWarning,
@@ -89,6 +90,20 @@ class Source(NamedTuple):
             unknown.advice = f"Is this the catalogue of the model? {LEAVE_OUT}"
             raise
 
+    def read_orders(
+        self, context: Sequence[str], time: str | None, like: Baskets | None = None, **options: Any
+    ) -> Orders:
+        """Return the baskets with columns of context, over the items of other baskets if there are any."""
+        how: dict[str, Any] = {**vars(self.reading), **options, "format": self.reading.from_}
+        del how["from_"]
+        if like is not None:
+            how |= (
+                {"n_items": like.n_items, "as_labels": False}
+                if like.labels is None
+                else {"labels": like.labels, "as_labels": True}
+            )
+        return Orders.read(self.target, context=context, time=time, **how)
+
     def read_for(self, kernel: Law | Baskets, *, ids: bool) -> Baskets:
         """Return the baskets over the items of a model, or of other baskets."""
         if kernel.labels is None or ids:
@@ -113,6 +128,16 @@ def load_model(path: Path) -> Law:
                 f"{str(path)!r} is text, not a model; `ndpp fit {path} -o model.safetensors` fits a model to baskets"
             ) from None
         raise
+
+
+def load_model_at(path: Path, at: Sequence[str] | None, unknown: str = "error") -> Law:
+    """Return a model in the context of --at."""
+    for word in at or ():
+        require(word.find("=") > 0, f"--at takes a column and a value, such as store=3; got {word!r}")
+    context = {name.strip(): value for name, _, value in (word.partition("=") for word in at or ())}
+    require(len(context) == len(at or ()), "--at takes each column once")
+    found: Law = load_model(path).at(context, unknown=unknown)
+    return found
 
 
 def load_kernel(path: Path, why: str) -> LowRankKernel:

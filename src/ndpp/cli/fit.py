@@ -57,6 +57,11 @@ RANK = "Columns of the ties, or of a kernel, where it is also the largest size o
 MISSIONS = "Components of a mixture; default: by the data."
 VALIDATION = "Baskets that decide when training ends; default: a tenth of BASKETS."
 MINUTES = "Most minutes that all of it takes, reading and saving included; the model is the best found by then."
+CONTEXT = (
+    "Columns on which the weights of missions may depend, separated by commas, such as store,weekday; weekday, month, season and hour "
+    "are derived from --time. Kept where validation baskets gain."
+)
+TIME = "CSV or Parquet column of the time, for --context."
 TEST = "Set aside this many random baskets for ndpp evaluate: OUTPUT.test.csv; the others go to OUTPUT.train.csv."
 
 
@@ -92,6 +97,8 @@ def fit(
     missions: Annotated[int | None, o.number(MISSIONS, "--missions", "--n-missions", least=1)] = None,
     validation: Annotated[str | None, o.file(VALIDATION)] = None,
     test: Annotated[int, o.number(TEST)] = 0,
+    context: Annotated[str | None, typer.Option(metavar="COLUMNS", help=CONTEXT, show_default=False)] = None,
+    time_column: Annotated[str | None, typer.Option("--time", metavar="NAME", help=TIME, show_default=False)] = None,
     seed: o.Seed = 0,
     jobs: Annotated[int | None, o.number("Threads of torch; default: its own choice.", "--jobs", "-j", least=1)] = None,
     device: o.Device = "cpu",
@@ -115,6 +122,7 @@ def fit(
     Examples:
       ndpp fit orders.csv --basket order_id --item product -o model.safetensors
       ndpp fit baskets.txt -o model.safetensors --missions 40 --seed 1
+      ndpp fit orders.csv -o model.safetensors --context store,weekday --time ordered_at
       ndpp fit baskets.txt -o kernel.safetensors --model ndpp --rank 100
     """
     began, part = time.monotonic(), part_path(output)
@@ -127,20 +135,28 @@ def fit(
         with _interruptible(part):
             source = Source(baskets, reading)
             with _stage(f"reading {source.name}{_reading_time(baskets)}"):
-                data = source.read(as_labels=labels, items=items)
-                held_out = None if validation is None else source.sibling(validation).read_for(data, ids=False)
+                asked = [name.strip() for name in (context or "").split(",") if name.strip()], time_column
+                require(items is None or not asked[0], "--items is for files of ids; --context for tables with columns")
+                data, known = _read(source, *asked, as_labels=labels, items=items)
+                held_out, held_known = None, None
+                if validation is not None:
+                    held_out, held_known = _read(source.sibling(validation), *asked, data)
             chosen = {**asdict(settings), "rank": rank, "n_missions": missions}
             if epochs is not None:
                 warnings.warn("--epochs is now called --max-epochs", FutureWarning, stacklevel=1)
                 chosen["max_epochs"] = settings.max_epochs or epochs
             common: dict[str, Any] = {"checkpoint": part, "device": device, "random_state": seed}
             estimator = _make_estimator(kind, chosen, data, jobs, as_labels=labels, **common)
+            if known is not None:
+                from ndpp.learning.batches import in_context
+
+                data = in_context(data, known, "context")
             kept = _set_aside(data, test, seed, output)
             if estimator.minutes is not None:
                 estimator.minutes = max(0.0, estimator.minutes - (time.monotonic() - began) / 60)
             with warnings.catch_warnings():
                 warnings.simplefilter("error", TrainingInterruptedWarning)  # reported as any other interrupt
-                estimator.fit(kept, validation=held_out, resume=resume)
+                estimator.fit(kept, validation=held_out, validation_context=held_known, resume=resume)
             about = estimator.about()
             # The name without its path, so that a resumed run writes the same file.
             about["baskets"] = {"file": Path(source.name).name, **about["baskets"]}
@@ -148,6 +164,22 @@ def fit(
                 save(estimator.law_, output, metadata=about)
             part.unlink(missing_ok=True)
     emit(_report(output, estimator.law_, about), None, as_json=json)
+
+
+def _read(
+    source: Source,
+    context: Sequence[str],
+    time: str | None,
+    like: Baskets | None = None,
+    *,
+    items: Any = None,
+    **options: Any,
+) -> tuple[Baskets, Mapping[str, Any] | None]:
+    """Return the baskets of a file, over the items of others if there are any, and the columns of --context, None without it."""
+    if context:
+        orders = source.read_orders(context, time, like, **options)
+        return orders.baskets, orders.context
+    return source.read(items=items, **options) if like is None else source.read_for(like, ids=False), None
 
 
 def _reading_time(path: str) -> str:

@@ -21,6 +21,7 @@ from ndpp.cli.files import Source, check_table, fingerprint, load_model
 from ndpp.cli.journal import read_made_with
 from ndpp.cli.output import Report, emit
 from ndpp.laws.files import load_header
+from ndpp.laws.gate import Gain, some_of
 
 BAR = 40
 """Length of the longest bar."""
@@ -100,8 +101,20 @@ def _model(path: Path, top: int, *, sizes: bool) -> Report:
     if found.missions:
         notes += ["", "Missions, similar components together (ndpp sample --mission draws from one):"]
         notes += [f"{i:>3}  {one}" for i, one in enumerate(found.missions, 1)]
-    table = _facts({**facts, **header.metadata}, path.name)
+    trained = dict(header.metadata)
+    if gains := [Gain(**one) for one in _entries(trained.get("context")) if one.keys() == set(Gain._fields)]:
+        del trained["context"]
+    if gains or law.context:
+        notes += ["", "Context (--at takes the model in one):", *(f"  {one}" for one in gains)]
+        notes += [f"  {name}: {some_of(values)}" for name, values in law.context.items()]
+        data["context"] = law.context
+    table = _facts({**facts, **trained}, path.name)
     return Report({**data, "training": header.metadata}, table, notes=notes)
+
+
+def _entries(value: Any) -> list[dict[str, Any]]:
+    """Return the objects of a list that may be anything."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def _baskets(baskets: Baskets, name: str, top: int) -> Report:

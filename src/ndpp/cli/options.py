@@ -99,6 +99,7 @@ _TO = "Output format; default: by the suffix of -o, else text."
 _CANDIDATES = "File of such items, one per line, or the column item of a table."
 _CATEGORIES = "The only categories to recommend from, separated by commas; may be repeated."
 _LIMIT = "A limit on each basket: dairy=1..2, dairy<=2, price<=20, weight>=2; given items count. May be repeated."
+_AT = "Take the model in this context, such as store=3; ndpp info lists what there is. May be repeated."
 _TABLE = "Table of the items, for limits: the column item, categories to count, numbers to add up."
 _BOOST = "Table with the columns item and factor: the odds of items times factors; 0 is out of stock."
 _MISSING = "Rows without a basket or an item (empty, NA, NaN, null); keep takes NA and the like for names."
@@ -116,6 +117,7 @@ Items = Annotated[
 ]
 Given = Annotated[list[str] | None, _items("Items that are in every basket.", "--given", "-g")]
 Exclude = Annotated[list[str] | None, _items("Items that are in no basket.", "--exclude", "-x")]
+At = Annotated[list[str] | None, typer.Option("--at", metavar="COLUMN=VALUE", help=_AT, show_default=False)]
 Size = Annotated[int | None, number("Items per basket, including given ones; default: any number.", "--size", "-k")]
 Seed = Annotated[int, number("Seed of all random numbers.")]
 Jobs = Annotated[

@@ -16,7 +16,16 @@ from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.customers import Columns, Who, read_orders
 from ndpp.cli.deliver import Starts, Target
-from ndpp.cli.files import check_sizes, check_table, fingerprint, given_baskets, item_ids, load_model, require
+from ndpp.cli.files import (
+    check_sizes,
+    check_table,
+    fingerprint,
+    given_baskets,
+    item_ids,
+    load_model,
+    load_model_at,
+    require,
+)
 from ndpp.cli.guard import say
 from ndpp.cli.lists import Lists
 from ndpp.cli.output import Report, emit, progress, working
@@ -43,6 +52,7 @@ def recommend(
     *,
     given: o.Given = None,
     number: Annotated[int, o.number("Number of items per basket.", "--number", "-n", least=1)] = 10,
+    at: o.At = None,
     ranking: Annotated[Ranking, typer.Option(help=RANKING)] = Ranking.CONTINUATION,
     damping: Annotated[float | None, o.number(DAMPED)] = None,
     support: Annotated[float | None, o.number(LEAST)] = None,
@@ -69,6 +79,7 @@ def recommend(
       ndpp recommend model.safetensors --given bread,butter -n 5
       ndpp recommend model.safetensors --given bread,butter --why
       ndpp recommend model.safetensors baskets.txt -o recommended.csv
+      ndpp recommend model.safetensors --given bread --at store=3 --at weekday=Sunday
       ndpp recommend model.safetensors baskets.csv --candidates-file stock.txt --unknown skip
       ndpp recommend model.safetensors -g tea --category-of categories.csv --max-per-category 2
       ndpp recommend model.safetensors -g tea --limit 'dairy<=1' --limit 'price<=20' --table products.csv
@@ -78,7 +89,7 @@ def recommend(
       echo "tea" | ndpp recommend model.safetensors - --json
     """
     check_table(output, model, baskets, *limits.files, *who.files, categories.category_of)
-    law = load_model(model)
+    law = load_model_at(model, at, reading.unknown)
     customers = who.load(law)
     starts, whose = _starts(law, given, baskets, customers, who, all_customers, customer_column, reading, ids=ids)
     lists = Lists(limits, ids, reading.encoding, reading.unknown)
@@ -241,6 +252,7 @@ def map_(
     *,
     size: Annotated[int, o.number("Items of the basket, including given ones.", "--size", "-k", show_default=False)],
     given: o.Given = None,
+    at: o.At = None,
     limits: o.Limits,
     best: Annotated[bool, typer.Option("--best", help=BEST)] = False,
     writing: o.Writing,
@@ -259,7 +271,7 @@ def map_(
       ndpp map model.safetensors --size 6 --best --limit 'price<=20' --table products.csv
       ndpp map model.safetensors half.txt --size 6 --json
     """
-    kernel = load_model(model)
+    kernel = load_model_at(model, at, reading.unknown)
     target = Target.checked(writing, kernel.labels, model, baskets, *limits.files)
     starts = given_baskets(kernel, given, baskets, reading, ids=writing.ids)
     lists = Lists(limits, writing.ids, reading.encoding, reading.unknown)
@@ -279,6 +291,7 @@ def map_(
     head: dict[str, Any] = {
         "model_crc32": fingerprint(model),
         "size": size,
+        **({"at": sorted(at)} if at else {}),
         "log_prob": [kernel.log_prob(items) for items in found],
         **how,
     }

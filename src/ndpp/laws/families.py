@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy import sparse
@@ -27,11 +27,13 @@ from ndpp._validation import check_matrix, check_odds, owned
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels
 from ndpp.laws.catalogue import Catalogue
+from ndpp.laws.changes import Alike, Changes
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.patterns import LARGE, FamilyGroups, Patterns, Touched, scaled, touch_weights
 from ndpp.laws.precision import say_precision
 from ndpp.laws.shared import KEPT, SharedTies
+from ndpp.laws.support import take
 from ndpp.laws.tied import TiedMixture
 from ndpp.laws.totals import Total
 from ndpp.linalg.sizes import STEP, SizeLaw, Stepped, Tilted
@@ -387,7 +389,8 @@ class FamilyMixture(SharedTies):
         untied = LowRankKernel(
             self.base.X * keep[:, None], base.W, background=np.ones(len(keep)), magnitudes=base._magnitudes
         )
-        return self._changed(odds=odds[:-1].T, patterns=self.patterns.without(ids), base=untied, names=self.names)
+        given = self._changed(odds=odds[:-1].T, patterns=self.patterns.without(ids), base=untied, names=self.names)
+        return given._gated(self)
 
     def _each_tilted(self, ids: IntArray, factors: FloatArray | None) -> FamilyMixture:
         """Return the same with item odds r times the factors."""
@@ -395,3 +398,40 @@ class FamilyMixture(SharedTies):
         s[ids, 0] = 1.0 if factors is None else factors
         odds = check_odds(self.patterns.odds * s, "tilted odds", of=("item", "state"))
         return self._changed(patterns=self.patterns.with_odds(odds), names=self.names)
+
+    def _with_alike(self, alike: Sequence[Alike]) -> FamilyMixture:
+        """Return the mixture with items that join the family of those they are like, if it has several, or have one of their own.
+
+        In a family of one item, a second one would come with the first half of the time, which nobody has seen.
+        """
+        own, several = self.patterns, np.bincount(self.patterns.families) > 1
+        rows, odds, families, item_odds = [], [], [], []
+        for one in alike:
+            g = own.families[one.ids]
+            if several[g[0]] and (g == g[0]).all():
+                families.append(g[0])
+                item_odds.append(np.exp(one.mean(own.log_odds[one.ids].T)))
+                continue
+            families.append(self.base.n_items + len(rows))
+            item_odds.append(np.eye(1, own.odds.shape[1])[0])
+            rows.append(one.row(take(self.base.X, g)))
+            with np.errstate(divide="ignore"):
+                odds.append(np.exp(one.mean(np.log(self.odds_alone[:, one.ids]))))
+        base = self.base._with_rows(np.stack(rows), np.ones(len(rows))) if rows else self.base
+        return FamilyMixture(
+            np.column_stack([self.odds, *odds]), np.vstack([own.odds, *item_odds]), np.append(own.families, families),
+            np.append(own.states, np.arange(self.base.n_items, base.n_items)), base.X, base.W, self.weights,
+            names=self.names, magnitudes=base._magnitudes,
+        )  # fmt: skip
+
+    def _only_items(self, keep: IntArray) -> FamilyMixture:
+        own = self.patterns
+        left, families = np.unique(own.families[keep], return_inverse=True)
+        states = np.flatnonzero(np.isin(own.states, left))
+        return FamilyMixture(
+            self.odds[:, states], own.odds[keep], families, np.searchsorted(left, own.states[states]), self.base.X[left],
+            self.base.W, self.weights, names=self.names, magnitudes=self.base._magnitudes,
+        )  # fmt: skip
+
+    def _named(self, catalogue: Catalogue) -> FamilyMixture:
+        return cast(FamilyMixture, Changes._named(self, catalogue))

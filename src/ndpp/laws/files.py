@@ -2,8 +2,9 @@
 
 A kernel ("xw") is X, W and, where they matter, support, weights and background. A mixture with shared ties ("tied") is its base, odds,
 component_weights and perhaps log_normalizers; one over families ("families") has item_odds, families and states as well. Both may have
-what ``mixture.prepared()`` adds. Any other mixture ("mixture") has the arrays of component c under names such as "0.X". The header carries
-``format`` ("ndpp-kernel"), ``format_version``, ``parametrisation``, ``ndpp_version``, ``nonempty`` if the empty set is left out, a CRC-32
+what ``mixture.prepared()`` adds. Any other mixture ("mixture") has the arrays of component c under names such as "0.X". If the weights of
+a mixture depend on context, there is an array ``gate`` of β (:mod:`ndpp.laws.gate`). The header carries ``format`` ("ndpp-kernel"),
+``format_version``, ``parametrisation``, ``ndpp_version``, ``nonempty`` if the empty set is left out, ``context`` if there is any, a CRC-32
 of the arrays, the labels, the names of components, whatever the caller adds, such as the training configuration, and a digest of all of
 this (:mod:`ndpp.laws.header`). Nothing is ever unpickled, and nothing outside the folder of a model is read. A file is replaced whole or
 not at all.
@@ -74,7 +75,8 @@ def save(law: Any, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] 
     about, law = getattr(law, "about", None), Law.required(law)
     if metadata is None and about is not None:
         metadata = about()
-    stored = {name: array for name, array in law._arrays().items() if array is not None}
+    gate = {} if law.gate is None else {"gate": law.gate.shifts}
+    stored = {name: array for name, array in law._arrays().items() if array is not None} | gate
     # safetensors writes memory as it is, so arrays must be in C order.
     arrays = {name: np.ascontiguousarray(array) for name, array in stored.items() if not isinstance(array, Rows)}
     if isinstance(X := stored.get("X"), Rows):
@@ -96,7 +98,7 @@ def _write(
 ) -> None:
     header = {
         "format": FORMAT,
-        "format_version": str(max(law.format_version, 2 if shards else 1, 6 if law.nonempty else 1)),
+        "format_version": str(max(law.format_version, 2 if shards else 1, 6 * law.nonempty, 7 * bool(law.context))),
         "ndpp_version": importlib.metadata.version("ndpp"),
         "parametrisation": law.parametrisation,
         "n_items": str(law.n_items),
@@ -112,6 +114,8 @@ def _write(
         header["n_families"] = str(law.base.n_items)
     if law.nonempty:
         header["nonempty"] = str(True)
+    if law.context:
+        header["context"] = _json(law.context, "context")
     with replacing(path) as temporary, disk_errors(path):
         save_file(dict(arrays), temporary, header)
         seal(temporary)
@@ -137,7 +141,7 @@ def load(path: str | os.PathLike[str], *, lazy: bool = False) -> Any:
     with open_model(path) as (file, header):
         kind = KINDS[header.parametrisation]
         wanted, optional = (_names(names, header) for names in kind.stored)
-        wanted -= {"X"} if header.shards else set()
+        wanted = wanted - ({"X"} if header.shards else set()) | (set() if header.context is None else {"gate"})
         names = set(file.keys())
         if not wanted <= names <= wanted | optional:
             expected = f"{', '.join(sorted(wanted, reverse=True))}, perhaps {', '.join(sorted(optional, reverse=True))}"
@@ -162,8 +166,10 @@ def load(path: str | os.PathLike[str], *, lazy: bool = False) -> Any:
     if crc != header.crc32:
         raise bad(path, "its arrays do not match their checksum; it is corrupt. Copy it again from where it came")
     try:
-        law = kind._from_arrays(arrays, header)
-        return law._leaving_out(law.weights) if header.nonempty else law
+        shifts = arrays.pop("gate", None)
+        law: Any = kind._from_arrays(arrays, header)
+        law = law._leaving_out(law.weights) if header.nonempty else law
+        return law if header.context is None else law.with_context(header.context, shifts)
     except InvalidInputError as reason:
         raise bad(path, f"its arrays are no valid kernel: {reason}") from reason
 

@@ -17,9 +17,9 @@ from safetensors import SafetensorError, safe_open
 from ndpp.errors import InvalidInputError, ModelFileError, UncheckedModelWarning
 
 FORMAT = "ndpp-kernel"
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 """The newest version that this library reads: 1 for plain files, 2 for folders, 3 for mixtures, 4 for families, 5 for prepared ones, 6 for
-distributions that leave out the empty set."""
+distributions that leave out the empty set, 7 for weights that depend on context."""
 PARAMETRISATIONS = ("xw",), ("xw", "tied", "mixture", "families")
 """Before version 3, and from then on."""
 FIELDS = {"format", "format_version", "ndpp_version", "parametrisation", "n_items", "n_columns", "labels", "crc32", "metadata", "shards",
@@ -65,6 +65,8 @@ class ModelHeader(NamedTuple):
     names: tuple[str, ...] | None = None
     n_families: int | None = None
     nonempty: bool = False
+    context: dict[str, tuple[str, ...]] | None = None
+    """Columns of context and their values."""
 
 
 @contextmanager
@@ -172,6 +174,8 @@ def _parsed(fields: dict[str, str], path: str | os.PathLike[str], *, n_arrays: i
     shards = tuple(_shard(entry) for entry in _list(fields.get("shards", "[]"), "shards") or ())
     if version < 3 and bool(shards) != (version == 2):
         raise ValueError(f"format_version {version}, {len(shards)} shards")
+    if "context" in fields and (version < 7 or fields["parametrisation"] == "xw"):
+        raise ValueError(f"format_version {version}, parametrisation {fields['parametrisation']!r}, with context")
     return ModelHeader(
         format_version=version,
         ndpp_version=fields["ndpp_version"],
@@ -186,6 +190,7 @@ def _parsed(fields: dict[str, str], path: str | os.PathLike[str], *, n_arrays: i
         names=_words(fields.get("names", "null"), "names"),
         n_families=_count(fields["n_families"], "n_families") if families else None,
         nonempty=_flag(fields.get("nonempty", "False"), "nonempty"),
+        context=_context(fields["context"]) if "context" in fields else None,
     )
 
 
@@ -213,6 +218,13 @@ def _words(text: str, name: str) -> tuple[str, ...] | None:
     if found is not None and not all(isinstance(word, str) for word in found):
         raise ValueError(f"{name} should be a list of strings")
     return None if found is None else tuple(found)
+
+
+def _context(text: str) -> dict[str, tuple[str, ...]]:
+    found = _json(text)
+    if not isinstance(found, dict):
+        raise ValueError("context should be an object")
+    return {name: _words(json.dumps(words), f"context {name!r:.80}") or () for name, words in found.items()}
 
 
 def _count(text: Any, name: str, *, most: int = MOST) -> int:

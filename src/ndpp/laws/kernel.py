@@ -20,20 +20,23 @@ from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels
 from ndpp.errors import InvalidInputError, InvalidKernelError, NoConditionalKernelError, PrecisionError
 from ndpp.laws.catalogue import Catalogue
+from ndpp.laws.changes import Alike
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.matrices import Definite, dense_parts, feature_rows, odds_of_marginal
 from ndpp.laws.precision import WARN_ERROR, never_together
-from ndpp.laws.support import check_background
+from ndpp.laws.support import check_background, take
 from ndpp.laws.union import WeighedSets
 from ndpp.linalg.scaling import entry_magnitudes
 from ndpp.linalg.schur import NEARLY_SINGULAR, condition_inner, eliminate
 from ndpp.linalg.size_law import tilted_law
 from ndpp.linalg.tilts import tilt_to_size
-from ndpp.rows import Rows, as_rows
+from ndpp.rows import Part, Rows, Stacked, as_rows
 from ndpp.rows.scaled import Multiplied
 
 IMPLAUSIBLE = 1e30
 """Magnitudes this much larger than the entries of W are none of terms that these are sums of: rounding would have left more."""
+CERTAIN = 1 - 2.0**-50
+"""Larger probabilities count as this one where odds are taken of them."""
 SAFE_SQUARES = 1e-30, 1e30
 """Sums of squares of the entries of X and W within this range are far from the limits of double precision."""
 
@@ -328,6 +331,35 @@ class LowRankKernel(WeighedSets):
         s[ids] = factors
         X = Multiplied(self.X, np.sqrt(s))
         return self._with(self.W, left, X=X if isinstance(self.X, Rows) else X.read(), factors=s)
+
+    def _with_alike(self, alike: Sequence[Alike]) -> LowRankKernel:
+        """Return the kernel with rows √o · mean of x/√o, and backgrounds o · mean of δ/o, o being the odds of the items a ∈ S."""
+        shares = self.inclusion_probabilities().clip(max=CERTAIN)
+        x, delta = np.zeros((len(alike), self.X.shape[1])), np.zeros(len(alike))
+        for a, one in enumerate(alike):
+            odds = shares[one.ids] / (1 - shares[one.ids])
+            if odds.all():
+                level = float(np.exp(one.mean(np.log(odds))))
+                x[a] = np.sqrt(level) * one.row(take(self.X, one.ids) / np.sqrt(odds)[:, None])
+                delta[a] = 0.0 if self.background is None else level * one.mean(self.background[one.ids] / odds)
+        return self._with_rows(x, delta)
+
+    def _with_rows(self, x: FloatArray, background: FloatArray) -> LowRankKernel:
+        """Return the kernel with further rows, and backgrounds if it has any, of new items."""
+        new = np.arange(self.n_items, self.n_items + len(x))
+        X = Stacked([self.X, Multiplied(x)]) if isinstance(self.X, Rows) else np.concatenate([self.X, x])
+        return LowRankKernel(
+            X, self.W, magnitudes=self._magnitudes,
+            support=None if self._allowed is None else np.concatenate([self._allowed, new]),
+            background=None if self.background is None else np.concatenate([self.background, background]),
+        )  # fmt: skip
+
+    def _only_items(self, keep: IntArray) -> LowRankKernel:
+        return LowRankKernel(
+            Part(self.X, keep) if isinstance(self.X, Rows) else self.X[keep], self.W, magnitudes=self._magnitudes,
+            support=np.flatnonzero(self.can_occur(keep)),
+            background=None if self.background is None else self.background[keep],
+        )  # fmt: skip
 
     def _condition(self, ids: IntArray) -> LowRankKernel:
         """Return the kernel L − L_{:,A} L_A⁻¹ L_{A,:} of the items other than A."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import copy
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import count
 from typing import Any, ClassVar
@@ -25,7 +25,7 @@ from scipy.special import logsumexp
 
 from ndpp._show import html_table, some
 from ndpp._types import AnyArray, FloatArray, IntArray, Items, Jobs, RngLike
-from ndpp._validation import check_count, check_items, check_values, clip_probabilities, frozen
+from ndpp._validation import check_choice, check_count, check_items, check_values, clip_probabilities, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import (
     ImpossibleLimitError,
@@ -36,6 +36,8 @@ from ndpp.errors import (
     ZeroProbabilityError,
 )
 from ndpp.laws.catalogue import Catalogue
+from ndpp.laws.changes import Alike, Changes
+from ndpp.laws.gate import Gate
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.limits import Estimate, Limit, Limits
 from ndpp.laws.moments import Moments
@@ -48,7 +50,7 @@ NEGLIGIBLE_POSTERIOR = 1e-14
 """Components with a smaller posterior are left out of averages."""
 
 
-class Law(Moments, ABC):
+class Law(Moments, Changes, ABC):
     """A distribution over sets of items."""
 
     catalogue: Catalogue
@@ -56,6 +58,8 @@ class Law(Moments, ABC):
     names: tuple[str, ...] | None
     nonempty: bool = False
     """Whether the empty set is left out."""
+    gate: Gate | None = None
+    """How the weights depend on context, if they do; see :meth:`at`."""
     recommend: ClassVar[Callable[..., Any]]
     """:func:`ndpp.recommend`, which ``ndpp/__init__.py`` connects, as it does the next."""
     _prepare_sampler: ClassVar[Callable[..., Any]]
@@ -137,6 +141,14 @@ class Law(Moments, ABC):
     @abstractmethod
     def _tilt(self, ids: IntArray, factors: FloatArray | None) -> Law:
         """Return P(S) Π_{i∈S} s_i, normalised, of sets of the items ``ids``, ascending, with these factors s > 0 (None: 1)."""
+
+    @abstractmethod
+    def _with_alike(self, alike: Sequence[Alike]) -> Law:
+        """Return the components with a new item for each of these at the end, at the level of those it is like, and any weights."""
+
+    @abstractmethod
+    def _only_items(self, keep: IntArray) -> Law:
+        """Return the components over the items ``keep`` alone, ascending, given that no others are in, with any weights."""
 
     parametrisation: ClassVar[str]
     """What files call distributions of this kind."""
@@ -275,12 +287,27 @@ class Law(Moments, ABC):
         """Return log P(items ⊆ S): the items are in, whatever else is."""
         return log_sum(self._log_weights + self._log_masses(check_items(items, self), None)) - self._log_unit
 
-    def log_probs(self, baskets: Baskets | Sequence[Items], size: int | None = None) -> FloatArray:
-        """Return log P(S) of many sets, or with ``size`` log P(S | |S| = size), −inf for those of other sizes."""
+    def log_probs(
+        self,
+        baskets: Baskets | Sequence[Items],
+        size: int | None = None,
+        *,
+        context: Mapping[str, Sequence[Any]] | None = None,
+    ) -> FloatArray:
+        """Return log P(S) of many sets, or with ``size`` log P(S | |S| = size), −inf for those of other sizes.
+
+        ``context`` holds columns with the value of each basket, as in :meth:`at`: log P(S | x). Values that were not learned, and columns
+        without effect, are ignored.
+        """
         baskets = self._sets(baskets)
         if size is None:
             with np.errstate(divide="ignore"):
-                return np.asarray(logsumexp(np.log(self.weights) + self.component_log_probs(baskets), axis=1))
+                log_weights = np.log(self.weights)
+            if context and self.gate is not None:
+                log_weights = self.gate.log_weights(log_weights, self.gate.rows(context, len(baskets), unknown="skip"))
+            return np.asarray(logsumexp(log_weights + self.component_log_probs(baskets), axis=1))
+        if context:
+            raise InvalidInputError("goes with sets of any size; at() takes one context for all", argument="context")
         out, those = np.full(len(baskets), -np.inf), np.flatnonzero(baskets.sizes == self.check_size(size))
         log_weights = logsumexp(self._log_weights + self._log_whole(baskets[those]), axis=1)
         out[those] = log_weights - self._log_total(size)
@@ -479,6 +506,47 @@ class Law(Moments, ABC):
         return np.stack(rows)
 
     # -- distributions of the same kind --------------------------------------------------------------------------------------
+
+    @property
+    def context(self) -> dict[str, tuple[str, ...]]:
+        """The columns of context that the weights depend on, and the values of each that :meth:`at` takes."""
+        return {} if self.gate is None else dict(self.gate.levels)
+
+    def at(self, context: Mapping[str, Any] | None = None, /, *, unknown: str = "error", **columns: Any) -> Any:
+        """Return the distribution in a context: w_c(x) ∝ w_c exp(Σ β_c(x)), as learned by ``ndpp.fit(orders, context=[…])``.
+
+        Parameters
+        ----------
+        context : mapping, optional
+            Columns and their values, if there are names among them that Python does not take as ``columns``.
+        unknown : {"error", "skip"}
+            What to do about columns and values that the model does not know; "skip" takes the plain weights.
+        **columns
+            The value of each column, such as ``store=3, weekday="Sunday"``. Others may follow: ``law.at(store=3).at(weekday="Sunday")``.
+
+        Examples
+        --------
+        >>> import ndpp
+        >>> odds, ties = [[1.0, 0.0], [0.0, 1.0]], [[0.0], [0.0]]
+        >>> law = ndpp.Mixture.tied(odds, ties, [[0.0]], [0.5, 0.5], labels=["croissant", "beer"])
+        >>> law = law.with_context({"hour": ("8", "20")}, np.log([[4.0, 1.0], [1.0, 4.0]]))
+        >>> law.inclusion_probabilities(), law.at(hour=8).inclusion_probabilities().round(3)
+        (array([0.25, 0.25]), array([0.4, 0.1]))
+        """
+        known = {**(context or {}), **columns}
+        if self.gate is None:
+            if known and check_choice(unknown, "unknown", ("error", "skip")) == "error":
+                raise InvalidInputError(
+                    f"this model has no context, so {next(iter(known))!r} has no effect",
+                    advice="Fit one with {context}, or take the plain weights with {unknown:'skip'}",
+                )
+            return self
+        rows = self.gate.rows({name: [value] for name, value in known.items()}, 1, unknown=unknown)
+        with np.errstate(divide="ignore"):
+            weights = np.exp(self.gate.log_weights(np.log(self.weights), rows)[0])
+        made = self._leaving_out(weights, self.nonempty)
+        made.gate = self.gate.without(known)
+        return made
 
     def without_empty(self) -> Any:
         """Return the distribution given that there is at least one item: P(S) / (1 − P(∅)) for all other sets.

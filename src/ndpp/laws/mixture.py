@@ -7,10 +7,11 @@ a mixture is a mixture again. Probabilities are averages over the components, an
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from ndpp._validation import check_matrix, check_odds, frozen
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels
 from ndpp.errors import InvalidInputError, NoConditionalKernelError, ZeroProbabilityError
+from ndpp.laws.catalogue import Catalogue
+from ndpp.laws.changes import Alike
+from ndpp.laws.gate import Gate
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law, log_sum
@@ -216,6 +220,20 @@ class Mixture(Law):
 
     # -- mixtures again ------------------------------------------------------------------------------------------------------
 
+    def with_context(self, levels: Mapping[str, Sequence[str]], shifts: Any) -> Mixture:
+        """Return the same mixture with weights that depend on context: w_c(x) ∝ w_c exp(Σ_f β_f[x_f, c]). See :meth:`at`.
+
+        ``levels`` names the values of each column f, and ``shifts`` holds β, with a row for each value of the first column, then of the
+        second, …, and a column for each component.
+        """
+        made = copy.copy(self)
+        made.gate = Gate({str(name): tuple(map(str, words)) for name, words in levels.items()}, shifts)
+        if made.gate.shifts.shape[1] != len(self.weights):
+            raise InvalidInputError(
+                f"gate should have {len(self.weights)} columns, one per component; it has {made.gate.shifts.shape[1]}"
+            )
+        return made
+
     def only(self, components: Sequence[int]) -> Mixture:
         """Return the distribution given that the component is one of these."""
         weights = np.zeros(len(self.weights))
@@ -234,13 +252,18 @@ class Mixture(Law):
         """Return the components tilted, with weights ∝ w_c Z_c(s) / Z_c."""
         rest = self._each_tilted(ids, factors)
         log_weights = self._log_weights + rest.log_normalizers() - self.log_normalizers()
-        return rest._chosen(np.arange(len(log_weights)), np.exp(log_weights - log_sum(log_weights)), self.names)
+        return cast(Mixture, rest._leaving_out(np.exp(log_weights - log_sum(log_weights)), False))._gated(self)
 
     def _weighed(self, weights: FloatArray) -> Mixture:
         """Return the components of positive weight, with these weights."""
         possible = np.flatnonzero(weights > 0)
         names = None if self.names is None else [self.names[c] for c in possible]
-        return self._chosen(possible, weights[possible], names)
+        return self._chosen(possible, weights[possible], names)._gated(self, possible)
+
+    def _gated(self, before: Mixture, which: Any = slice(None)) -> Self:
+        """Take over how the weights of these components depended on context before."""
+        self.gate = before.gate and before.gate.of(which)
+        return self
 
     def log_normalizers(self) -> FloatArray:
         """Return the log weight of all sets of each component."""
@@ -260,10 +283,21 @@ class Mixture(Law):
                 if self.weights[c] > ROUNDED:
                     raise
         names = None if self.names is None else [self.names[c] for c in kernels]
-        return Mixture(list(kernels.values()), self.weights[list(kernels)], names=names)
+        return Mixture(list(kernels.values()), self.weights[list(kernels)], names=names)._gated(self, list(kernels))
 
     def _each_tilted(self, ids: IntArray, factors: FloatArray | None) -> Mixture:
         """Return all components tilted, with the weights that they had."""
         return Mixture(
             [kernel._tilt(ids, factors) for kernel in self._plain_components], self.weights, names=self.names
         )
+
+    def _with_alike(self, alike: Sequence[Alike]) -> Mixture:
+        return Mixture([kernel._with_alike(alike) for kernel in self._plain_components], self.weights, names=self.names)
+
+    def _only_items(self, keep: IntArray) -> Mixture:
+        return Mixture([kernel._only_items(keep) for kernel in self._plain_components], self.weights, names=self.names)
+
+    def _named(self, catalogue: Catalogue) -> Mixture:
+        made: Mixture = super()._named(catalogue)
+        made._plain_components = tuple(kernel._named(catalogue) for kernel in self._plain_components)
+        return made

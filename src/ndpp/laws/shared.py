@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -83,6 +84,12 @@ class SharedTies(Mixture):
             self._kept = {name: frozen(np.asarray(array, np.float64)) for name, array in found.items()}
         return self
 
+    def at(self, context: Mapping[str, Any] | None = None, /, *, unknown: str = "error", **columns: Any) -> Any:
+        """Return the distribution in a context, as :meth:`Law.at` does. What draws from the components stays as it is."""
+        made, drawers = super().at(context, unknown=unknown, **columns), self._drawers
+        made._drawers = drawers if made is self or drawers is None else drawers.beside(made)
+        return made
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_last_sides"}
 
@@ -102,6 +109,41 @@ class SharedTies(Mixture):
     def _arrays(self) -> dict[str, Any]:
         own = {"background": None, "odds": self.odds, "component_weights": self.weights}  # the background is all ones
         return self.base._arrays() | own | dict(self._kept)
+
+    # -- other items -----------------------------------------------------------------------------------------------------------
+
+    def _as_ready(self, made: Self) -> Self:
+        return made.prepared() if self._kept else made
+
+    def _shares_of(self, ids: IntArray) -> dict[int, float]:
+        can = ids if self.patterns is not None else ids[self.base.can_occur(ids)]
+        return dict.fromkeys(ids.tolist(), 0.0) | (super()._shares_of(can) if len(can) else {})
+
+    def _tilted_near(self, ids: IntArray, factors: FloatArray) -> tuple[Self, IntArray]:
+        """Return the distribution of the items in the rows of some items, with tilted odds, over these rows alone.
+
+        The other rows are in it by N_c, which changes with Σ p q qᵀ of these rows.
+        """
+        rows = np.unique(ids if self.row_of is None else self.row_of[ids])
+        keep = ids if self.patterns is None else np.flatnonzero(np.isin(self.patterns.families, rows))
+        before, at, Q = self._only_items(keep), np.searchsorted(keep, ids), self.base.q_rows(rows)
+        coords = self.base.coordinates
+        vars(before.base)["coordinates"] = replace(coords, Q=Q, leverage=coords.leverage[rows])
+        s = np.ones(len(keep))
+        s[at] = factors
+        after, state = before._each_tilted(np.arange(len(keep)), s), self.touched._state
+        old, new = before.touched.odds, after.touched.odds
+        change = np.stack([(Q.T * c) @ Q for c in new / (1 + new) - old / (1 + old)])
+        system = np.eye(Q.shape[1]) + change @ state.N
+        growth = np.log1p(new).sum(axis=1) - np.log1p(old).sum(axis=1) + np.linalg.slogdet(system)[1]
+        nothing = np.zeros(len(growth))
+        found = state.N @ np.linalg.inv(system), state.log_z + growth, nothing, np.stack([nothing] * 4)
+        vars(after).pop("touched", None)
+        after._kept = dict(zip(KEPT, found))
+        log_weights = self._log_weights + growth
+        weights = np.exp(log_weights - log_weights.max())
+        after = after._leaving_out(weights / weights.sum(), False)
+        return (after.without_empty() if self.nonempty else after), at
 
     # -- hooks: every item has a row of ties of its own, unless a subclass has items share them ---------------------------------
 

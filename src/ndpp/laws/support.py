@@ -138,7 +138,7 @@ class ItemRows(Law):
 
     def known_rows(self, rows: IntArray) -> FloatArray:
         """Return rows of X; raise if Q is kept and shows that they have changed since the kernel was prepared. O(d) per row."""
-        x, Q = _take(self.X, self.catalogue_ids(rows)), self.coordinates.Q
+        x, Q = take(self.X, self.catalogue_ids(rows)), self.coordinates.Q
         if Q is not None:
             (total, most), scale = self._probe, 1 / np.sqrt(1 + self.odds[rows])
             changed = np.abs((x @ total) * scale - Q[rows].sum(axis=1)) > CHANGED_SUM * (np.abs(x) @ most) * scale
@@ -155,7 +155,7 @@ class ItemRows(Law):
         coords = self.coordinates
         if coords.Q is not None:
             return coords.Q[rows]
-        Q = _take(self._scaled, self.catalogue_ids(rows)) @ coords.to_q
+        Q = take(self._scaled, self.catalogue_ids(rows)) @ coords.to_q
         if isinstance(self._scaled, Rows) and len(rows) > 1:  # a single row was usually fetched and checked just before
             wanted = coords.leverage[rows]
             changed = np.abs(np.einsum("ij,ij->i", Q, Q) - wanted) > CHANGED * wanted + 1e-12
@@ -169,7 +169,7 @@ class ItemRows(Law):
         largest = coords.scale.max(initial=0.0)
         small = norms < THIN * largest
         if small.any():
-            x = _take(self._scaled, self.catalogue_ids(rows[small]))
+            x = take(self._scaled, self.catalogue_ids(rows[small]))
             noise[small] = np.abs(x) @ coords.blur * largest / norms[small]
         return noise
 
@@ -226,7 +226,8 @@ class ItemRows(Law):
         )
 
 
-def _take(source: AnyArray | Rows, ids: IntArray) -> FloatArray:
+def take(source: AnyArray | Rows, ids: IntArray) -> FloatArray:
+    """Return rows of X in double precision."""
     return np.asarray(source.take(ids) if isinstance(source, Rows) else source[ids], np.float64)
 
 

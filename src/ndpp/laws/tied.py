@@ -23,11 +23,14 @@ from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import check_matrix, check_odds, frozen, owned
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
+from ndpp.laws.catalogue import Catalogue
+from ndpp.laws.changes import Alike, Changes
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import log_sum
 from ndpp.laws.precision import FREE, say_precision
 from ndpp.laws.shared import KEPT, SharedTies
+from ndpp.laws.support import take
 from ndpp.laws.totals import Total, stepped
 from ndpp.linalg.scaling import EPS, rounding_of
 from ndpp.linalg.schur import MAX_LOSS
@@ -97,7 +100,7 @@ class TiedMixture(SharedTies):
         """Return the same mixture with log Z_c at hand. Files keep them, so that scores need not wait for them. O(C n r²)."""
         made = TiedMixture(self.odds, self.base, self.weights, names=self.names, log_normalizers=self.log_normalizers())
         made.nonempty = self.nonempty
-        return made
+        return made._gated(self)
 
     def single(self, c: int, log_tilt: float = 0.0) -> LowRankKernel:
         """Return the kernel ρL of component c, which shares X with the others. Its coordinates are computed when they are needed."""
@@ -309,7 +312,7 @@ class TiedMixture(SharedTies):
         return TiedMixture(self.odds[which], self.base, weights, names=names)
 
     def _given(self, ids: IntArray) -> TiedMixture:
-        return TiedMixture(self.odds, self.base.condition(ids), self.weights, names=self.names)
+        return TiedMixture(self.odds, self.base.condition(ids), self.weights, names=self.names)._gated(self)
 
     def _each_tilted(self, ids: IntArray, factors: FloatArray | None) -> TiedMixture:
         """Return the odds times the factors, and the ties of the items that are left."""
@@ -319,6 +322,26 @@ class TiedMixture(SharedTies):
             s[ids] = factors
             odds = check_odds(odds * s, "tilted odds", of=("component", "item"))
         return TiedMixture(odds, base, self.weights, names=self.names)
+
+    def _with_alike(self, alike: Sequence[Alike]) -> TiedMixture:
+        with np.errstate(divide="ignore"):
+            odds = [np.exp(one.mean(np.log(self.odds[:, one.ids]))) for one in alike]
+        rows = np.stack([one.row(take(self.base.X, one.ids)) for one in alike])
+        base = self.base._with_rows(rows, np.ones(len(rows)))
+        return TiedMixture(np.hstack([self.odds, np.stack(odds, axis=1)]), base, self.weights, names=self.names)
+
+    def _only_items(self, keep: IntArray) -> TiedMixture:
+        return TiedMixture(self.odds[:, keep], self.base._only_items(keep), self.weights, names=self.names)
+
+    def _named(self, catalogue: Catalogue) -> TiedMixture:
+        made: TiedMixture = Changes._named(self, catalogue)
+        made.base = self.base._named(catalogue)
+        return made
+
+    def _as_ready(self, made: TiedMixture) -> TiedMixture:
+        made = super()._as_ready(made)
+        made.known = None if self.known is None else frozen(made.log_normalizers())
+        return made
 
 
 def _stepped(coins: Callable[[], Iterator[Coins]], steps: FloatArray) -> Iterator[Stepped]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import wraps
 from pathlib import Path
@@ -23,9 +23,10 @@ from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import DataWarning, InvalidInputError
 from ndpp.inference import Recommendation, recommend
+from ndpp.laws.gate import Gain
 from ndpp.learning import checkpoint as checkpoints
 from ndpp.learning import forecast
-from ndpp.learning.batches import total_weight, weighted, weights_of
+from ndpp.learning.batches import context_of, in_context, total_weight, weighted, weights_of
 from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.contest import Contest
 from ndpp.learning.forecast import Forecast
@@ -42,6 +43,8 @@ FLOOR = 1e-6
 """In scores a basket is at least this many times as probable as under independent items."""
 NEARLY_ALL, FEW = 0.95, 20
 """Share of baskets with a single item from which on fitting warns, if there are at least so many baskets."""
+CONTEXT_SHARE = 0.15
+"""Share of the minutes that is kept for learning from context, if there is any."""
 UNTOLD = ("checkpoint", "minutes", "progress", "random_state")
 """Parameters that do not belong to how a model was made."""
 
@@ -98,6 +101,8 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         *,
         validation: Any = None,
         validation_weight: Any = None,
+        context: Any = None,
+        validation_context: Any = None,
         resume: bool | PathLike = False,
     ) -> Self:
         """Learn from baskets.
@@ -116,15 +121,23 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
             Validation baskets; by default, a fraction ``validation_fraction`` of X.
         validation_weight : like sample_weight, optional
             How often each basket of ``validation`` counts.
+        context, validation_context : mapping or data frame, optional
+            For mixtures: what else is known about each basket of X and of ``validation``, as columns with a value per basket, such as the
+            store and the weekday. The weights of the missions are learned for each value, and the distribution in a context is
+            ``law_.at(store=3)``. A column is kept only if the validation baskets gain by it; ``context_`` says what each gained.
         resume : bool or path
             Resume from this checkpoint. ``True`` means ``checkpoint``, if that file exists. The result is the same as
             that of an uninterrupted run.
         """
         clock = Clock() if self.minutes is None else Clock(60 * number(self.minutes, "minutes"))
-        baskets = weighted(self._read(X, reset=True), sample_weight, "sample_weight")
-        held_out = None
+        baskets = in_context(self._read(X, reset=True), context, "context")
+        baskets, held_out = weighted(baskets, sample_weight, "sample_weight"), None
         if validation is not None:
-            held_out = weighted(self._read(validation, reset=False), validation_weight, "validation_weight")
+            held_out = in_context(self._read(validation, reset=False), validation_context, "validation_context")
+            held_out = weighted(held_out, validation_weight, "validation_weight")
+        if context_of(baskets):
+            self._check_context(baskets, held_out)
+            clock.reserve = CONTEXT_SHARE * clock.limit if self.minutes is not None else 0.0
         _warn_of_odd_sizes(baskets)
         settings, shape, source = self._settings(), self._shape(baskets), self._source(resume)
         self._check_device()
@@ -154,12 +167,29 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         self.ended_ = contest.train(run)
         with run.stage("finishing", float("inf")):
             self._keep(contest.lead)
+        self.context_: Sequence[Gain] = ()
+        if context_of(training) and self.ended_ != "interrupted":
+            run.clock.reserve = 0.0
+            with run.stage(f"context: {', '.join(context_of(training))}", 1.0):
+                self._learn_context(training, held_out)
+            for gain in self.context_:
+                run.say(f"context {gain}")
         self.n_baskets_, self.n_dropped_ = len(baskets), len(baskets) - len(possible)
         self.total_weight_ = total_weight(baskets)
         self.baseline_ = independent_items(training, weights=weights_of(training))
         values = self.baseline_.log_likelihoods(held_out)
         self.baseline_score_ = float(np.average(values, weights=weights_of(held_out)))
         return self
+
+    def _check_context(self, baskets: Baskets, held_out: Baskets | None) -> None:
+        """Raise if the distribution cannot depend on this context."""
+        raise InvalidInputError(
+            f"is for mixtures, whose missions depend on it; {type(self).__name__} has none", argument="context",
+            advice="Fit with {model:'mixture'}",
+        )  # fmt: skip
+
+    def _learn_context(self, training: Baskets, held_out: Baskets) -> None:
+        """Learn how the distribution depends on the context of the baskets."""
 
     def _tell(
         self, trial: tuple[Objective[P], Forecast], settings: TrainingSettings, run: Run, done: int, n: int
@@ -169,7 +199,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         timed = forecast.forecast(objective, settings, run.seed, n)
         found = timed._replace(start=rest.start, pilots=rest.pilots)
         run.epoch_seconds = found.epoch
-        run.clock.reserve = min(found.reserve, run.clock.limit / 2)
+        run.clock.reserve = min(run.clock.reserve + found.reserve, run.clock.limit / 2)
         if self.progress:
             for line in forecast.lines(found, objective, settings, run, done, n):
                 run.say(line)
@@ -231,7 +261,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
             "ended": self.ended_,
             "validation_log_likelihood": self.validation_score_,
             "independent_log_likelihood": self.baseline_score_,
-        }
+        } | ({"context": [gain._asdict() for gain in self.context_]} if self.context_ else {})
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ndpp._types import FloatArray, IntArray
+from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import by_name
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
+from ndpp.laws.gate import words_of
 
 CUDA_MULTIPLE = 16
 """On a GPU, sizes of baskets are rounded up to a multiple of this."""
@@ -27,29 +28,34 @@ EVALUATED = 2000
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WeightedBaskets(Baskets):
-    """Baskets that count ``weights`` times each, as if they were repeated. Parts of them keep their weights."""
+    """Baskets that count ``weights`` times each, as if they were repeated, in ``context``. Parts of them keep both."""
 
-    weights: FloatArray = field(default_factory=lambda: np.empty(0))
+    weights: FloatArray | None = None
+    context: Mapping[str, AnyArray] = field(default_factory=dict)
+    """Columns with a word for each basket."""
 
     @classmethod
-    def of(cls, baskets: Baskets, weights: FloatArray | None) -> Baskets:
-        """Return the baskets with weights, or as they are without."""
-        if weights is None:
+    def of(cls, baskets: Baskets, weights: FloatArray | None, context: Mapping[str, AnyArray] | None = None) -> Baskets:
+        """Return the baskets with weights and context, or as they are without."""
+        if weights is None and not context:
             return baskets
         made = cls._trusted(baskets.indptr, baskets.indices, baskets.n_items, baskets.labels, baskets.basket_ids)
-        object.__setattr__(made, "weights", weights)
+        for name, value in {"weights": weights, "context": context or {}}.items():
+            object.__setattr__(made, name, value)
         return made
 
     @cached_property
     def mean_weight(self) -> float:
         """The mean of the weights."""
-        return float(self.weights.mean())
+        return float(np.mean(1.0 if self.weights is None else self.weights))
 
     def __getitem__(self, key: Any) -> Any:
         part = super().__getitem__(key)
         if not isinstance(part, Baskets):
             return part
-        return self.of(part, self.weights[key if isinstance(key, slice) or len(key) else slice(0)])
+        key = key if isinstance(key, slice) or len(key) else slice(0)
+        context = {name: words[key] for name, words in self.context.items()}
+        return self.of(part, None if self.weights is None else self.weights[key], context)
 
 
 def weighted(baskets: Baskets, weights: Any, name: str) -> Baskets:
@@ -69,7 +75,28 @@ def weighted(baskets: Baskets, weights: Any, name: str) -> Baskets:
     array = np.asarray(found, np.float64)
     if not np.isfinite(array).all() or (array < 0).any() or not array.any():
         raise InvalidInputError("must be finite numbers, at least zero and not all zero", argument=name)
-    return WeightedBaskets.of(baskets, array)[array > 0]
+    return WeightedBaskets.of(baskets, array, context_of(baskets))[array > 0]
+
+
+def in_context(baskets: Baskets, context: Any, name: str) -> Baskets:
+    """Return the baskets with columns of context, from a mapping or data frame with a value of each column per basket."""
+    if context is None:
+        return baskets
+    if not hasattr(context, "keys") and not hasattr(context, "columns"):
+        raise InvalidInputError(
+            f"must be a mapping from columns to a value per basket; got {context!r:.60}", argument=name
+        )
+    columns = {str(column): words_of(context[column]) for column in getattr(context, "columns", None) or context}
+    for column, words in columns.items():
+        if len(words) != len(baskets):
+            problem = f"must have {len(baskets):,} values of {column!r}, one per basket; got {len(words):,}"
+            raise InvalidInputError(problem, argument=name)
+    return WeightedBaskets.of(baskets, weights_of(baskets), columns)
+
+
+def context_of(baskets: Baskets) -> Mapping[str, AnyArray]:
+    """Return the columns of context of the baskets, as words."""
+    return baskets.context if isinstance(baskets, WeightedBaskets) else {}
 
 
 def weights_of(baskets: Baskets) -> FloatArray | None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ndpp._validation import check_choice
 from ndpp.baskets import Baskets
+from ndpp.baskets.orders import CALENDAR, Orders
 from ndpp.errors import InvalidInputError
 from ndpp.learning.base import BasketModel
+from ndpp.learning.batches import WeightedBaskets
 from ndpp.learning.estimator import NDPP, ONDPP, SymmetricDPP
 from ndpp.learning.mixture import MixtureNDPP
 from ndpp.learning.models import LiteratureStart, PopularityStart
@@ -35,6 +37,8 @@ def fit(
     as_labels: bool | None = None,
     missing: str = "error",
     encoding: str | None = None,
+    context: Any = (),
+    time: str | None = None,
     validation: Any = None,
     sample_weight: Any = None,
     resume: bool | str | os.PathLike[str] = False,
@@ -45,7 +49,7 @@ def fit(
 
     Parameters
     ----------
-    orders : path, open file, data frame, Baskets, lists of labels or ids, or matrix of zeros and ones
+    orders : path, open file, data frame, Orders, Baskets, lists of labels or ids, or matrix of zeros and ones
         What was bought together. Files are read as :meth:`ndpp.Baskets.read` reads them, and data frames are in long form, with a row per
         item of each basket, as for :meth:`ndpp.Baskets.from_frame`.
     model : {"mixture", "ndpp", "ondpp", "symmetric"}
@@ -55,8 +59,16 @@ def fit(
         The columns of a file or data frame.
     format, items, as_labels, missing, encoding
         As in :meth:`ndpp.Baskets.read`.
+    context : sequence of str, mapping or data frame
+        Columns of a file, a data frame or :class:`~ndpp.Orders` that tell more about each basket, such as ``["store", "weekday"]``: the
+        weights of the missions depend on them, as far as the validation baskets gain, and ``model.law_.at(store=3)`` is the distribution
+        in a context. "weekday", "month", "season" and "hour" are derived from ``time`` if there is no such column. For orders of another
+        kind, a mapping from columns to a value per basket. ``model.context_`` says what each column gained.
+    time : str, optional
+        The column of the time; baskets are in order of time then.
     validation : like orders, optional
-        Baskets that decide when training ends; by default a tenth of the orders.
+        Baskets that decide when training ends, and which context matters; by default a tenth of the orders. Those of a later time show
+        what will still hold then.
     sample_weight : array_like, mapping or pandas Series, optional
         How often each basket counts; a mapping or Series is looked up by the ids of the baskets.
     resume : bool or path
@@ -81,15 +93,20 @@ def fit(
     """
     made = make_estimator(model, random_state=random_state, **settings)
     columns = {"basket": basket, "item": item, "missing": missing}
+    names, own = (context, None) if isinstance(context, (list, tuple)) else ((), context)
+    if isinstance(context, str):
+        raise InvalidInputError(
+            f"must be a list of columns, such as [{context!r}]; got {context!r}", argument="context"
+        )
     file = {"format": format, "encoding": encoding}
-    baskets = _read(orders, file, items, as_labels=as_labels, **columns)
+    baskets = _read(orders, file, items, names, time, as_labels=as_labels, **columns)
     if validation is not None and isinstance(baskets, Baskets):
         named = baskets.labels is not None
         known = (
             {"labels": baskets.labels, "as_labels": True} if named else {"n_items": baskets.n_items, "as_labels": False}
         )
-        validation = _read(validation, file, **columns, **known)
-    return made.fit(baskets, sample_weight=sample_weight, validation=validation, resume=resume)
+        validation = _read(validation, file, None, names, time, **columns, **known)
+    return made.fit(baskets, sample_weight=sample_weight, validation=validation, context=own, resume=resume)
 
 
 def make_estimator(model: str, **settings: Any) -> BasketModel[Any, Any]:
@@ -100,12 +117,43 @@ def make_estimator(model: str, **settings: Any) -> BasketModel[Any, Any]:
     return estimator(**settings)
 
 
-def _read(orders: Any, file: Mapping[str, Any], items: Any = None, **options: Any) -> Any:
-    """Return the baskets of a file or of a data frame; the estimators read whatever else there is."""
-    if isinstance(orders, (str, os.PathLike)) or (hasattr(orders, "read") and not isinstance(orders, Baskets)):
+def _read(
+    orders: Any,
+    file: Mapping[str, Any],
+    items: Any = None,
+    context: Sequence[str] = (),
+    time: str | None = None,
+    **options: Any,
+) -> Any:
+    """Return the baskets of a file, of a data frame or of Orders; the estimators read whatever else there is."""
+    is_file = isinstance(orders, (str, os.PathLike)) or (
+        hasattr(orders, "read") and not isinstance(orders, Baskets | Orders)
+    )
+    if is_file and not context:
         return Baskets.read(orders, items=items, **file, **options)
     if items is not None:
         raise InvalidInputError(
             "is a file with the labels of a file of ids; orders of another kind have none", argument="items"
         )
+    if context and (is_file or hasattr(orders, "columns")):
+        orders = Orders.read(orders, time=time, context=context, **(file if is_file else {}), **options)
+    if isinstance(orders, Orders):
+        return WeightedBaskets.of(orders.baskets, None, {name: _column(orders, name) for name in context})
+    if context:
+        raise InvalidInputError(
+            f"names columns, and these orders have none: {type(orders).__name__}", argument="context",
+            advice="Give a mapping from columns to a value per basket, or the orders as Orders or a data frame.",
+        )  # fmt: skip
     return Baskets.from_frame(orders, **options) if hasattr(orders, "columns") else orders
+
+
+def _column(orders: Orders, name: str) -> Any:
+    """Return a column of context, which may be derived from the times."""
+    if name in orders.context:
+        return orders.context[name]
+    if orders.times is not None and name in CALENDAR:
+        return CALENDAR[name](orders.times)
+    there = [*orders.context, *(CALENDAR if orders.times is not None else ())]
+    raise InvalidInputError(
+        f"names {name!r}, but these orders have {', '.join(there) or 'no columns'}", argument="context"
+    )

@@ -21,6 +21,7 @@ from ndpp.learning.batches import WeightedBaskets, weights_of
 from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.classes import Shape, seconds_of_start, start
 from ndpp.learning.contest import PILOT
+from ndpp.learning.context import check_context, learn_context
 from ndpp.learning.families import FamilyData, find_families, find_patterns
 from ndpp.learning.forecast import Forecast
 from ndpp.learning.mixture_objective import PATTERNS, MixtureObjective, pattern_tensors
@@ -78,6 +79,8 @@ class MixtureNDPP(BasketModel[Shape, Components]):
     ----------
     law_ : Mixture
         The learned mixture: a :class:`ndpp.FamilyMixture` if families are used.
+    context_ : tuple of Gain
+        What each column of context gained, in log-likelihood per validation basket, and whether it was kept; empty without context.
     penalties_ : tuple of float
         What ``penalty`` and ``tie_penalty`` were raised to.
     history_, validation_score_, baseline_, baseline_score_, ended_, n_iter_, n_features_in_, n_baskets_, labels_
@@ -214,6 +217,21 @@ class MixtureNDPP(BasketModel[Shape, Components]):
         numbers: dict[Any, int] = {}
         keys = [(True, name) if known else (False, i) for i, (name, known) in enumerate(zip(given, has.tolist()))]
         return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+
+    def _check_context(self, baskets: Baskets, held_out: Baskets | None) -> None:
+        fraction = number(self.validation_fraction, "validation_fraction", most=0.9)
+        if held_out is None and round(fraction * len(baskets)) < 1:
+            raise InvalidInputError(
+                "is judged by validation baskets",
+                argument="context",
+                advice="Give {validation}, or {validation_fraction:0.1}.",
+            )
+        check_context(baskets, held_out)
+
+    def _learn_context(self, training: Baskets, held_out: Baskets) -> None:
+        gate, self.context_ = learn_context(self.law_, training, held_out)
+        if gate is not None:
+            self.law_ = self.law_.with_context(gate.levels, gate.shifts)
 
     def _keep(self, trained: Trainer[Components]) -> None:
         super()._keep(trained)

@@ -146,6 +146,12 @@ class Store:
     def __reduce__(self) -> Any:
         return store_of, (self.mixture, self.memory)
 
+    def beside(self, mixture: SharedTies) -> Store:
+        """Return the same for a mixture of the same components with other weights; both share what is kept, and its bytes."""
+        twin = object.__new__(Store)
+        vars(twin).update(vars(self), mixture=mixture)
+        return twin
+
     @property
     def n_bytes(self) -> int:
         """Bytes of all that is kept."""

@@ -156,6 +156,7 @@ async def model(request: Request) -> Response:
     def described(model: Served) -> s.ModelAnswer:
         about: dict[str, Any] = {"name": model.name, "checksum": model.checksum, "columns": s.Column.of(model.table)}
         about["customers"] = None if model.customers is None else len(model.customers)
+        about["context"] = model.law.context
         return s.ModelAnswer(**vars(answers.describe(model)), **about)
 
     return await ask(request, described)
@@ -247,7 +248,8 @@ def _check_drawn(request: Request, question: s.Drawn) -> None:
 @api.post("/probability", response_model=records.Likelihood, summary="How likely is a basket")
 async def probability(request: Request, question: s.ProbabilityAsk) -> Response:
     """The probability of a basket, of its size, and how it compares with independent items."""
-    return await ask(request, lambda model: answers.probability(model, question.basket, unknown=question.unknown))
+    asked = {name: getattr(question, name) for name in ("basket", "unknown", "context")}
+    return await ask(request, lambda model: answers.probability(model, **asked))
 
 
 @api.post("/batch", summary="Many baskets", response_class=StreamingResponse, responses={200: LINES})
@@ -274,6 +276,7 @@ def _resolved(model: Served, ask: s.BatchAsk) -> tuple[s.BatchAsk, list[s.Item]]
     if ask.customers is not None and len(ask.customers) != len(ask.baskets):
         problem = f"must name {len(ask.baskets)} customers, one per basket, or null; got {len(ask.customers)}"
         raise InvalidInputError(problem, argument="customers")
+    model.law.at(ask.context, unknown=ask.unknown)  # what is wrong with it is told at once
     boost = model.factors_of(_boosted(ask)["boost"], unknown)
     if ask.task == "complete":  # whose items cannot be put back where others are excluded
         lists = {name: items and model.ids(items, name, unknown).tolist() for name, items in lists.items()}
@@ -307,8 +310,8 @@ async def _lines(request: Request, model: Served, ask: s.BatchAsk, skipped: list
 def _of_batch(model: Served, ask: s.BatchAsk, basket: list[s.Item], i: int) -> Record:
     """Answer the question for one basket."""
     if ask.task == "probability":
-        return answers.probability(model, basket, unknown=ask.unknown)
-    names = ("n", "ids", "exclude", "candidates", "unknown", "limits", "boost")
+        return answers.probability(model, basket, unknown=ask.unknown, context=ask.context)
+    names = ("n", "ids", "exclude", "candidates", "unknown", "limits", "context", "boost")
     lists: dict[str, Any] = {name: getattr(ask, name) for name in names}
     lists["customer"] = None if ask.customers is None else ask.customers[i]
     if ask.task == "recommend":

@@ -24,6 +24,8 @@ RESULTS = 1000
 """Most items that a search, a recommendation or a list of related items returns."""
 BATCH_BASKETS = 10_000
 """Most baskets of one batch."""
+CONTEXT_COLUMNS = 20
+"""Columns of context of a request."""
 LABEL_LENGTH = 1000
 """Most characters of a label."""
 BODY_SECONDS = 10.0

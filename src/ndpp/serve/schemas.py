@@ -68,6 +68,12 @@ class Forgiving(Ask):
         description="Items that are not in the catalogue: `error` refuses the request; `skip` leaves them out and lists them in `skipped`.",
     )
 
+    context: Annotated[dict[Label, Item], Field(max_length=limits.CONTEXT_COLUMNS)] = Field(
+        {},
+        description="Columns of context and their values, as `/api/model` lists them; with `unknown` `skip` others have no effect.",
+        examples=[{"store": "3", "weekday": "Sunday"}],
+    )
+
 
 class Limited(Forgiving):
     """Which items may come, and how many."""
@@ -203,6 +209,8 @@ class ModelAnswer(Description):
     """The model that is served."""
 
     name: str
+    context: dict[str, tuple[str, ...]]
+    """Columns of context that it was fitted with, and their values."""
     checksum: str
     """Tells versions of the model apart."""
     columns: tuple[Column, ...]

@@ -1,0 +1,225 @@
+"""Catalogues that change: new items that behave like others, items that leave, and other names."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import logit
+
+from ndpp._types import FloatArray, IntArray, Items
+from ndpp._validation import check_items
+from ndpp.baskets.labels import check_labels
+from ndpp.errors import InvalidInputError, ZeroProbabilityError
+from ndpp.laws.catalogue import Catalogue
+
+NEAR, MOST_STEPS, LONGEST = 1e-11, 60, 4.0
+"""Log-odds of shares agree up to ``NEAR`` after at most so many of Newton's steps, none of which changes a log-factor by more."""
+CARRIED = ("gate",)
+"""What stays as it is if items come and go: it belongs to the components."""
+
+
+class Alike(NamedTuple):
+    """Items that a new one behaves like, and their weights, which sum to one."""
+
+    ids: IntArray
+    weights: FloatArray
+
+    def mean(self, logs: FloatArray) -> FloatArray:
+        """Return the weighted mean of numbers, the last axis; −inf if one of them is."""
+        return np.asarray(logs @ self.weights)
+
+    def row(self, rows: FloatArray) -> FloatArray:
+        """Return the weighted mean of rows. The sign of a row of ties means nothing, so each has the one that it shares most with."""
+        side = np.linalg.svd(rows * np.sqrt(self.weights)[:, None], full_matrices=False)[2][0]
+        return np.asarray((self.weights * np.where(rows @ side < 0, -1.0, 1.0)) @ rows)
+
+
+class Changes:
+    """The part of :class:`~ndpp.laws.law.Law` that changes its catalogue."""
+
+    def add_items(self: Any, like: Mapping[str, Any], popularity: Any = None) -> Any:
+        """Return the distribution with new items at the end of the catalogue, which behave like others.
+
+        The row of ties of a new item and its log-odds in each component are weighted means of those of the items it is like; one number
+        for all components, found exactly, sets how often it occurs. Sets without new items keep their probabilities relative to each
+        other: ``extended.restrict(old_items)`` is the distribution as it was. Over families, a new item joins that of the items it is
+        like if they share one that has several items, and is else alone in a new one.
+
+        Parameters
+        ----------
+        like : mapping
+            For each new label the items that it behaves like: a list of ids or labels, or a mapping from these to weights > 0.
+            :func:`ndpp.similar_items` finds them by name, category or features.
+        popularity : float or mapping, optional
+            P(a ∈ S), the expected share of baskets with the item, for all new items or by label. By default, and for labels that a
+            mapping lacks, the weighted mean of the shares of the items it is like.
+
+        Examples
+        --------
+        >>> import ndpp
+        >>> kernel = ndpp.LowRankKernel(np.eye(2), np.eye(2), labels=["oat milk 1 l", "oats"])
+        >>> kernel.add_items({"oat milk 2 l": ["oat milk 1 l"]}, popularity=0.2).inclusion_probabilities().round(4)
+        array([0.4, 0.5, 0.2])
+        """
+        if not isinstance(like, Mapping):
+            problem = f"must be a mapping from new labels to lists of items; got {like!r:.60}"
+            raise InvalidInputError(problem, argument="like")
+        labels = _new_labels(self.labels, list(like))
+        alike = [_alike(label, items, self) for label, items in like.items()]
+        known = self._shares_of(np.unique(np.concatenate([one.ids for one in alike]))) if alike else {}
+        shares = [np.array([known[i] for i in one.ids.tolist()]) for one in alike]
+        for label, one, own in zip(like, alike, shares):
+            if not own.all():
+                never = labels[one.ids[int(np.argmin(own))]]
+                raise ZeroProbabilityError(f"{label!r} cannot be like {never!r}, which never occurs")
+        wanted = _wanted(popularity, {label: float(one.mean(own)) for label, one, own in zip(like, alike, shares)})
+        if not alike:
+            return self
+        made = self._reweighed(self._with_alike(alike))._named(Catalogue(len(labels), labels))
+        return self._as_ready(made._with_shares(np.arange(self.n_items, made.n_items), wanted))
+
+    def remove(self: Any, items: Items) -> Any:
+        """Return the distribution given that these items are not in, over a catalogue without them: ids of others may change.
+
+        Examples
+        --------
+        >>> import ndpp
+        >>> kernel = ndpp.LowRankKernel(np.eye(3), np.eye(3), labels=["tea", "milk", "jam"])
+        >>> kernel.remove(["milk"]).labels
+        ('tea', 'jam')
+        """
+        gone = check_items(items, self)
+        if len(gone) == self.n_items:
+            raise InvalidInputError("must leave at least one item; these are all of them", argument="items")
+        if not len(gone):
+            return self
+        keep = np.delete(np.arange(self.n_items), gone)
+        labels = None if self.labels is None else tuple(self.labels[i] for i in keep)
+        return self._as_ready(self._reweighed(self._only_items(keep))._named(Catalogue(len(keep), labels)))
+
+    def rename(self: Any, names: Mapping[str, str]) -> Any:
+        """Return the same distribution with new labels for some items, given by their old ones.
+
+        Examples
+        --------
+        >>> import ndpp
+        >>> ndpp.LowRankKernel(np.eye(2), labels=["tea", "milk"]).rename({"tea": "green tea"}).labels
+        ('green tea', 'milk')
+        """
+        self.ids(list(names))  # raises for unknown ones
+        labels = [names.get(label, label) for label in self.labels or ()]
+        twice = next((label for label in names.values() if labels.count(label) > 1), None)
+        if twice is not None:
+            problem = f"must leave the labels distinct; two items would be called {twice!r}"
+            raise InvalidInputError(problem, argument="names")
+        return self._named(Catalogue(self.n_items, check_labels(labels)))
+
+    def _named(self: Any, catalogue: Catalogue) -> Any:
+        """Return a copy with another catalogue of as many items."""
+        made = copy.copy(self)
+        for name in ("_drawers", "low_rank"):
+            vars(made).pop(name, None)
+        vars(made)["catalogue"] = catalogue
+        return made
+
+    def _as_ready(self: Any, made: Any) -> Any:
+        """Return another distribution with at hand what this one has, for its file to keep."""
+        return made
+
+    def _reweighed(self: Any, made: Any) -> Any:
+        """Return ``made``, the components with other items, with weights w_c Z'_c / Z_c: sets that are left keep theirs."""
+        log_weights = self._log_weights + made.log_normalizers() - self.log_normalizers()
+        weights = np.exp(log_weights - log_weights.max())
+        made = made._leaving_out(weights / weights.sum(), False)
+        vars(made).update({name: vars(self)[name] for name in CARRIED if name in vars(self)})
+        return made.without_empty() if self.nonempty else made
+
+    def _with_shares(self: Any, ids: IntArray, wanted: FloatArray) -> Any:
+        """Return the distribution with tilted odds of some items, so that P(a ∈ S) of these are as wanted.
+
+        The factors are the minimum of a convex function, as log Σ_S P(S) Π s_a is one of log s. What Newton's method solves are the
+        log-odds of the shares: it takes one step for a single item, and few for items that hardly depend on each other.
+        """
+        log_factors, step, last = np.zeros(len(ids)), np.zeros(len(ids)), np.inf
+        for _ in range(MOST_STEPS):
+            law, at = self._tilted_near(ids, np.exp(log_factors))
+            both = law.pair_probabilities(at)
+            shares = both.diagonal()
+            if not shares.all():
+                label = self.labels[ids[int(np.argmin(shares))]]
+                problem = f"{label!r} would never occur: no component has all of the items that it is like"
+                raise ZeroProbabilityError(problem, advice="Name fewer of them")
+            gaps = logit(wanted) - logit(shares)
+            gap = np.abs(gaps).max()
+            if gap < NEAR:
+                return self.tilt(dict(zip(ids.tolist(), np.exp(log_factors))))
+            if gap > last:  # too far: go back
+                step = step / 2
+                log_factors = log_factors - step
+                continue
+            last = gap
+            step = np.linalg.lstsq(both - np.outer(shares, shares), shares * (1 - shares) * gaps, rcond=None)[0]
+            step *= min(1.0, LONGEST / np.abs(step).max())
+            log_factors = log_factors + step
+        raise InvalidInputError(
+            f"of the new items cannot be had together, as far as {MOST_STEPS} steps show; the log-odds of one are still off by {last:.2g}",
+            argument="popularity",
+        )
+
+    def _shares_of(self: Any, ids: IntArray) -> dict[int, float]:
+        """Return P(a ∈ S) of some items, ascending."""
+        law, at = self._tilted_near(ids, np.ones(len(ids)))
+        return dict(zip(ids.tolist(), law.inclusion_probabilities()[at].tolist()))
+
+    def _tilted_near(self: Any, ids: IntArray, factors: FloatArray) -> tuple[Any, IntArray]:
+        """Return a distribution that some items, tilted, have the same shares in, and what it calls them."""
+        return self.tilt(dict(zip(ids.tolist(), factors))), ids
+
+
+def _alike(label: str, items: Any, law: Any) -> Alike:
+    """Return what a new item is like, checked."""
+    names, weights = items, None
+    if isinstance(items, Mapping):
+        names, weights = list(items), np.array(list(items.values()), np.float64)
+    ids = check_items([names] if isinstance(names, str) else names, law, f"like[{label!r}]")
+    if not len(ids):
+        raise InvalidInputError(f"must name at least one item that {label!r} is like; got none", argument="like")
+    weights = np.ones(len(ids)) if weights is None else weights
+    if not (np.isfinite(weights) & (weights > 0)).all():
+        raise InvalidInputError(f"must have weights > 0; those of {label!r} are {weights.tolist()}", argument="like")
+    return Alike(ids, weights / weights.sum())
+
+
+def _wanted(popularity: Any, default: dict[str, float]) -> FloatArray:
+    """Return the wanted share of each new item."""
+    if isinstance(popularity, Mapping):
+        unknown = next((label for label in popularity if label not in default), None)
+        if unknown is not None:
+            problem = f"must be by label of the new items; {unknown!r} is none of them"
+            raise InvalidInputError(problem, argument="popularity")
+        default = default | popularity
+    elif popularity is not None:
+        default = dict.fromkeys(default, popularity)
+    for label, share in default.items():
+        is_number = isinstance(share, (int, float, np.number)) and not isinstance(share, bool)
+        if not is_number or not 0 < share < 1:
+            problem = f"must be shares of baskets, above 0 and below 1; that of {label!r} is {share!r}"
+            raise InvalidInputError(problem, argument="popularity")
+    return np.array(list(default.values()), np.float64)
+
+
+def _new_labels(old: tuple[str, ...] | None, new: list[str]) -> tuple[str, ...]:
+    """Return old and new labels; raise if one is there already."""
+    if old is None:
+        raise InvalidInputError("the model has no labels, so new items cannot have any; build it with labels=")
+    known = set(old)
+    if twice := next((label for label in new if label in known), None):
+        raise InvalidInputError(
+            f"must name new items; {twice!r} is in the catalogue already",
+            argument="like",
+            advice="tilt() changes how often it occurs",
+        )
+    return check_labels([*old, *new]) or ()

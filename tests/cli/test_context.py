@@ -1,0 +1,126 @@
+"""``ndpp fit --context`` and ``--at``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ndpp
+from ndpp.samplers import LawSampler
+
+
+@pytest.fixture(scope="module")
+def orders(tmp_path_factory) -> Path:
+    """Breakfast in store 1, tea in store 2, at any till; each on the first or second of a month."""
+    path, rng = tmp_path_factory.mktemp("context") / "orders.csv", np.random.default_rng(0)
+    lines = ["order,product,shop,till,when"]
+    for i in range(240):
+        store, till = rng.integers(1, 3), rng.integers(1, 4)
+        goods = ["bread", "butter", "jam"] if (rng.random() < 0.9) == (store == 1) else ["tea", "milk", "sugar"]
+        lines += [f"{i},{item},{store},{till},2026-03-0{1 + i % 2} 12:00" for item in goods[: rng.integers(2, 4)]]
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.fixture(scope="module")
+def mixture(tmp_path_factory) -> Path:
+    """Two missions, of which store 1 has the first, and store 2 the second."""
+    path = tmp_path_factory.mktemp("context") / "model.safetensors"
+    odds, labels = [[3.0, 2.0, 0.1, 0.1], [0.1, 0.1, 2.0, 3.0]], ["bread", "butter", "tea", "milk"]
+    law = ndpp.Mixture.tied(odds, np.zeros((4, 2)), np.zeros((2, 2)), [0.5, 0.5], labels=labels).without_empty()
+    ndpp.save(law.with_context({"store": ("1", "2")}, np.array([[2.0, -2.0], [-2.0, 2.0]])), path)
+    return path
+
+
+def test_fit_and_info(call, orders, tmp_path):
+    path, names = tmp_path / "m.safetensors", ["--basket", "order", "--item", "product", "--time", "when"]
+    words = ["--missions", 2, "--max-epochs", 2, "--families", "none", "--test", 20]
+    done = call("fit", orders, "-o", path, *names, "--context", "shop, till,weekday", *words, "--json")
+    assert done.code == 0, done.err
+    told = {one["column"]: one["kept"] for one in done.json["context"]}
+    assert told == {"shop": True, "till": False, "weekday": False}
+    assert "context shop kept: +" in done.err
+    assert ndpp.load(path).context == {"shop": ("1", "2")}
+    info = call("info", path)
+    assert "  shop kept: +" in info.out
+    assert "  till dropped: " in info.out
+    assert "  shop: '1', '2'" in info.out
+    found = call("info", path, "--json").json
+    assert found["context"] == {"shop": ["1", "2"]}
+    assert next(one["column"] for one in found["training"]["context"]) == "shop"
+    best = [
+        call("recommend", path, "-n", 1, "--at", f"shop={shop}", "--json").json["recommendations"][0][0]["item"]
+        for shop in (1, 2)
+    ]
+    assert best[0] in ("bread", "butter", "jam")
+    assert best[1] in ("tea", "milk", "sugar")
+
+
+def test_every_command_takes_the_model_in_a_context(call, mixture, tmp_path):
+    law = ndpp.load(mixture).at(store=2)
+    drawn = call("sample", mixture, "-n", 8, "--seed", 5, "--ids", "--at", "store=2", "--json").json
+    assert drawn["baskets"] == law.sample(8, rng=5).to_lists()
+    assert drawn["baskets"] != call("sample", mixture, "-n", 8, "--seed", 5, "--ids", "--json").json["baskets"]
+    completed = call("complete", mixture, "-g", 0, "-n", 8, "--seed", 5, "--ids", "--at", "store=2", "--json").json
+    assert completed["baskets"] == law.sample(8, given=[0], rng=5).to_lists()
+    assert set(call("map", mixture, "-k", 2, "--at", "store=2").out.split()) == {"tea", "milk"}
+    (tmp_path / "b.txt").write_text("bread butter\nbread\n")
+    means = []
+    for at in ([], ["--at", "store=1"]):
+        results = call("evaluate", mixture, tmp_path / "b.txt", "--bootstrap", 20, "--json", *at).json["results"]
+        means.append(
+            next(one["value"] for one in results if one["model"] == "model" and "log-likelihood" in one["metric"])
+        )
+    assert means[1] > means[0] + 0.3
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--at", "store=3"], "unknown store '3'; the model knows '1', '2'. --unknown skip takes the plain weights"),
+        (["--at", "town=Bath"], "'town' is not a column of context of this model; it has 'store'"),
+        (["--at", "store"], "takes a column and a value, such as store=3"),
+        (["--at", "store=1", "--at", "store=2"], "takes each column once"),
+    ],
+)
+def test_other_contexts_are_refused(call, mixture, words, message):
+    done = call("recommend", mixture, "-g", "bread", *words)
+    assert done.code != 0
+    assert message in " ".join(done.err.replace("│", " ").split())
+    if "=" in words[1] and len(words) == 2:
+        assert call("recommend", mixture, "-g", "bread", *words, "--unknown", "skip").code == 0
+
+
+def test_a_run_is_not_continued_in_another_context(call, mixture, tmp_path, monkeypatch):
+    words, draw = ["sample", mixture, "-n", 40, "--seed", 5, "-o", tmp_path / "x.txt"], LawSampler.draw_batch
+    batches = iter(range(1))
+
+    def interrupted(*args):
+        if next(batches, None) is None:
+            raise KeyboardInterrupt
+        return draw(*args)
+
+    monkeypatch.setattr(LawSampler, "draw_batch", interrupted)
+    assert "--resume continues" in call(*words, "--at", "store=1").err
+    monkeypatch.setattr(LawSampler, "draw_batch", draw)
+    assert "made with" in call(*words, "--at", "store=2", "--resume").err
+    assert "made with" in call(*words, "--resume").err
+    assert call(*words, "--at", "store=1", "--resume").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--context", "town"], "town"),
+        (["--context", "weekday"], "weekday"),
+        (["--context", "shop", "--model", "ndpp"], "--context is for mixtures"),
+        (["--context", "shop", "--items", "x.txt"], "--items is for files of ids"),
+    ],
+)
+def test_bad_context_is_refused(call, orders, tmp_path, words, message):
+    done = call("fit", orders, "-o", tmp_path / "m.safetensors", "--basket", "order", "--item", "product", *words)
+    assert done.code != 0
+    assert message in " ".join(done.err.replace("│", " ").split())
+    assert not (tmp_path / "m.safetensors").exists()

@@ -1,0 +1,256 @@
+"""New items, items that leave, other names: every kind of law, beside enumeration."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+import families
+import mixtures
+import ndpp
+import oracles
+from kernels import BY_NAME
+from ndpp import LowRankKernel
+from ndpp.errors import InvalidInputError, UnknownItemError, UnknownLabelError, ZeroProbabilityError
+
+OLD = ("a", "b", "c", "d", "e", "f")
+LIKE = {"x": ["a", "c"], "y": {"b": 3.0, "e": 1.0}, "z": ["d"]}
+SHARES = {"x": 0.3, "y": 0.02, "z": 0.6}
+
+
+def _kernel(name, background=None):
+    case = BY_NAME[name]
+    return LowRankKernel(case.X[:6], case.W, background=background)
+
+
+DELTA = [0.5, 0.2, 0.0, 1.0, 0.3, 0.1]
+PLAIN = {
+    "kernel": lambda: _kernel("generic"),
+    "symmetric": lambda: LowRankKernel(BY_NAME["generic"].X[:6]),
+    "background": lambda: _kernel("generic", DELTA),
+    "skew background": lambda: _kernel("purely skew", [0.5, 0.2, 0.7, 1.0, 0.3, 0.1]),
+    "part of the catalogue": lambda: _kernel("generic", DELTA).exclude([5]),
+    "mixture": lambda: mixtures.general("several", "generic"),
+    "tied": lambda: mixtures.tied("several", "generic"),
+    "tied, excluded": lambda: mixtures.tied("several", "duplicate rows").exclude([5]),
+    "families": lambda: families.CASES["several"].law(),
+}
+KINDS = {
+    f"{name}{', nonempty' * nonempty}": (make, nonempty)
+    for (name, make), nonempty in product(PLAIN.items(), (False, True))
+}
+
+
+def law_of(kind):
+    make, nonempty = KINDS[kind]
+    law = make()._named(ndpp.laws.catalogue.Catalogue(6, OLD))
+    return law.without_empty() if nonempty else law
+
+
+def probabilities(law):
+    """P(S) of all sets, by bit mask."""
+    return np.exp(law.log_probs([list(S) for S in oracles.subsets(law.n_items)]))
+
+
+def shares(law):
+    """P(a ∈ S), by enumeration."""
+    found = probabilities(law)
+    return np.array([sum(p for S, p in zip(oracles.subsets(law.n_items), found) if a in S) for a in range(law.n_items)])
+
+
+every = pytest.mark.parametrize("kind", KINDS)
+
+
+@every
+def test_new_items_have_their_shares_and_leave_the_others_as_they_were(kind):
+    law = law_of(kind)
+    extended = law.add_items(LIKE, SHARES)
+    assert type(extended) is type(law)
+    assert extended.labels == (*OLD, "x", "y", "z")
+    assert extended.nonempty == law.nonempty
+    assert probabilities(extended).sum() == pytest.approx(1, abs=1e-12)
+    np.testing.assert_allclose(shares(extended)[6:], list(SHARES.values()), rtol=1e-9)
+    np.testing.assert_allclose(extended.inclusion_probabilities(), shares(extended), rtol=1e-9, atol=1e-12)
+    back = extended.restrict(OLD)
+    subsets = [list(S) for S in oracles.subsets(6)]
+    np.testing.assert_allclose(np.exp(back.log_probs(subsets)), probabilities(law), rtol=1e-9, atol=1e-14)
+    np.testing.assert_allclose(
+        np.exp(extended.remove(["x", "y", "z"]).log_probs(subsets)), probabilities(law), rtol=1e-9, atol=1e-14
+    )
+
+
+@every
+def test_items_that_leave_are_excluded(kind):
+    law = law_of(kind)
+    left = law.remove(["b", "d"])
+    assert left.labels == ("a", "c", "e", "f")
+    subsets = [list(S) for S in oracles.subsets(4)]
+    ids = np.array([0, 2, 4, 5])
+    wanted = np.exp(law.exclude(["b", "d"]).log_probs([ids[S].tolist() for S in subsets]))
+    np.testing.assert_allclose(np.exp(left.log_probs(subsets)), wanted, rtol=1e-9, atol=1e-14)
+    assert law.remove([]) is law
+
+
+@every
+def test_other_names(kind):
+    law = law_of(kind)
+    law.sample(1, rng=0)  # keeps a sampler, whose baskets have the old labels
+    renamed = law.rename({"a": "b", "b": "a", "c": "sea"})
+    assert renamed.labels == ("b", "a", "sea", "d", "e", "f")
+    assert law.labels == OLD
+    np.testing.assert_array_equal(probabilities(renamed), probabilities(law))
+    assert renamed.sample(3, rng=0).labels == renamed.labels
+    assert [set(S) for S in renamed.sample(9, rng=0).to_lists()] == [set(S) for S in law.sample(9, rng=0).to_lists()]
+
+
+@pytest.mark.parametrize("nonempty", [False, True])
+def test_a_tied_item_is_the_mean_of_those_it_is_like(nonempty):
+    """All of the extended law, from determinants: rows and log-odds are means, and one factor is free."""
+    odds, X, W, weights = mixtures.parts("several", "generic")
+    law = ndpp.Mixture.tied(odds, X, W, weights, labels=OLD)
+    law = law.without_empty() if nonempty else law
+    extended = law.add_items({"x": {"a": 3.0, "b": 1.0}}, 0.2)
+    row = 0.75 * X[0] + 0.25 * X[1] * (1 if X[0] @ X[1] > 0 else -1)
+    level = odds[:, 0] ** 0.75 * odds[:, 1] ** 0.25
+    ones = np.eye(7) + (rows := np.vstack([X, row])) @ W @ rows.T
+    factor = (extended.odds[:, 6] / level)[0]
+    total = np.zeros(128)
+    for c, own in enumerate(np.column_stack([odds, factor * level])):
+        sets = np.array([np.prod(own[list(S)]) * np.linalg.det(ones[np.ix_(S, S)]) for S in oracles.subsets(7)])
+        old = np.array([float(6 not in S) for S in oracles.subsets(7)])
+        total += weights[c] * sets / (sets @ old)
+    total[0] *= not nonempty
+    np.testing.assert_allclose(probabilities(extended), total / total.sum(), rtol=1e-9)
+
+
+def test_a_kernel_item_is_the_mean_of_those_it_is_like():
+    law = law_of("background")
+    X, W, p = law.X, law.W, law.inclusion_probabilities()
+    extended = law.add_items({"x": ["a", "d"]}, 0.1)
+    odds = (p / (1 - p))[[0, 3]]
+    sign = 1 if X[0] @ X[3] > 0 else -1
+    row, delta = (X[0] / np.sqrt(odds[0]) + sign * X[3] / np.sqrt(odds[1])) / 2, np.mean(np.array(DELTA)[[0, 3]] / odds)
+    factor = extended.background[6] / delta
+    rows = np.vstack([X, np.sqrt(factor) * row])
+    L = rows @ W @ rows.T + np.diag([*DELTA, factor * delta])
+    np.testing.assert_allclose(probabilities(extended), [*oracles.enumerate_law(L).values()], rtol=1e-9, atol=1e-14)
+
+
+def test_the_sign_of_a_row_means_nothing():
+    odds, X, W, weights = mixtures.parts("several", "generic")
+    flipped = X * np.array([1, 1, -1, 1, 1, 1])[:, None]
+    laws = [ndpp.Mixture.tied(odds, x, W, weights, labels=OLD).add_items(LIKE, SHARES) for x in (X, flipped)]
+    np.testing.assert_allclose(probabilities(laws[0]), probabilities(laws[1]), rtol=1e-9)
+
+
+def test_families_grow_only_if_they_are_families():
+    law = law_of("families")  # families {a, c, f}, {b, e} and {d}
+    extended = law.add_items({"same": ["a", "f"], "alone": ["d"], "between": ["a", "b"]}, 0.1)
+    np.testing.assert_array_equal(extended.patterns.families, [0, 1, 0, 2, 1, 0, 0, 3, 4])
+    both = extended.pair_probabilities(["a", "same", "d", "alone"])
+    assert both[0, 1] > 1.05 * both[0, 0] * both[1, 1]
+    # An item that joined the family of d would come with it half of the time.
+    assert both[2, 3] < 0.2 * both[2, 2]
+    left = extended.remove(["b", "e", "between"])  # a family goes, and its states
+    assert left.base.n_items == 3
+    assert len(left.patterns.states) == len(law.patterns.states) - 2 + 1
+    np.testing.assert_allclose(
+        shares(left), shares(extended.exclude(["b", "e", "between"]))[[0, 2, 3, 5, 6, 7]], rtol=1e-9
+    )
+
+
+@every
+def test_by_default_an_item_is_as_popular_as_those_it_is_like(kind):
+    law = law_of(kind)
+    p = shares(law)
+    found = shares(law.add_items(LIKE, {"z": 0.05}))[6:]
+    np.testing.assert_allclose(found, [(p[0] + p[2]) / 2, (3 * p[1] + p[4]) / 4, 0.05], rtol=1e-9)
+
+
+def test_many_copies_of_one_item():
+    """Items of one mission depend on each other strongly: the search still ends, and is exact."""
+    odds = np.array([[9.0, 1e-3], [1e-3, 1e-3]])
+    law = ndpp.Mixture.tied(odds, [[0.3, 0.1], [0.0, 0.5]], [[0, 1], [-1, 0]], [0.02, 0.98], labels=["a", "b"])
+    wanted = np.linspace(0.01, 0.04, 8)
+    extended = law.add_items({f"copy {i}": ["a"] for i in range(8)}, {f"copy {i}": p for i, p in enumerate(wanted)})
+    np.testing.assert_allclose(shares(extended)[2:], wanted, rtol=1e-9)
+
+
+def test_other_weights_would_not_do():
+    """Negative control: with the weights of before, the law of the old items is another one."""
+    law = law_of("tied")
+    extended = law.add_items(LIKE, SHARES)
+    wrong = extended._leaving_out(law.weights, False)
+    subsets = [list(S) for S in oracles.subsets(6)]
+    assert np.abs(np.exp(wrong.restrict(OLD).log_probs(subsets)) - probabilities(law)).max() > 1e-3
+
+
+def test_what_files_keep(tmp_path):
+    for kind in ("tied", "families", "tied, nonempty", "kernel", "mixture"):
+        law = law_of(kind).prepared()
+        extended = law.add_items(LIKE, SHARES).remove(["b"]).rename({"x": "ex"})
+        ndpp.save(extended, tmp_path / "law.safetensors")
+        loaded = ndpp.load(tmp_path / "law.safetensors")
+        assert loaded.labels == ("a", "c", "d", "e", "f", "ex", "y", "z")
+        np.testing.assert_allclose(probabilities(loaded), probabilities(extended), rtol=1e-12)
+        np.testing.assert_allclose(shares(loaded), loaded.inclusion_probabilities(), rtol=1e-9)
+        assert bool(getattr(loaded, "_kept", False)) == bool(getattr(law, "_kept", False))
+
+
+def test_rows_that_are_not_in_memory(tmp_path):
+    ndpp.save(law_of("background"), tmp_path / "law.safetensors")
+    lazy, plain = (ndpp.load(tmp_path / "law.safetensors", lazy=lazy) for lazy in (True, False))
+    found, wanted = (law.add_items(LIKE, SHARES).remove(["b"]) for law in (lazy, plain))
+    np.testing.assert_allclose(probabilities(found), probabilities(wanted), rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("like", "popularity", "error", "words"),
+    [
+        ({"x": ["aa"]}, None, UnknownLabelError, "aa"),
+        ({"x": [17]}, None, UnknownItemError, "17"),
+        ({"x": []}, None, InvalidInputError, "at least one item that 'x' is like"),
+        ({"x": {}}, None, InvalidInputError, "at least one item that 'x' is like"),
+        ({"x": {"a": -1.0}}, None, InvalidInputError, "weights > 0"),
+        ({"x": {"a": float("nan")}}, None, InvalidInputError, "weights > 0"),
+        ({"x": ["a", "a"]}, None, InvalidInputError, "repeat"),
+        ({"a": ["b"]}, None, InvalidInputError, "'a' is in the catalogue already"),
+        ({"": ["b"]}, None, InvalidInputError, "nonempty"),
+        (["x"], None, InvalidInputError, "mapping"),
+        ({"x": ["f"]}, None, ZeroProbabilityError, "'x' cannot be like 'f'"),
+        ({"x": ["a"]}, 0.0, InvalidInputError, "above 0 and below 1; that of 'x' is 0.0"),
+        ({"x": ["a"]}, 1, InvalidInputError, "above 0 and below 1"),
+        ({"x": ["a"]}, float("nan"), InvalidInputError, "above 0 and below 1"),
+        ({"x": ["a"]}, "often", InvalidInputError, "'often'"),
+        ({"x": ["a"]}, {"y": 0.1}, InvalidInputError, "'y' is none of them"),
+    ],
+)
+def test_bad_input(like, popularity, error, words):
+    with pytest.raises(error, match=words):
+        law_of("tied, excluded").add_items(like, popularity)
+
+
+def test_more_bad_input():
+    law = law_of("tied")
+    with pytest.raises(InvalidInputError, match="no labels"):
+        mixtures.tied("several", "generic").add_items({"x": ["a"]})
+    with pytest.raises(InvalidInputError, match="all of them"):
+        law.remove(OLD)
+    with pytest.raises(UnknownLabelError, match="'aa'"):
+        law.remove(["aa"])
+    with pytest.raises(InvalidInputError, match="two items would be called 'b'"):
+        law.rename({"a": "b"})
+    with pytest.raises(InvalidInputError, match="two items would be called 'x'"):
+        law.rename({"a": "x", "b": "x"})
+    with pytest.raises(UnknownLabelError, match="'aa'"):
+        law.rename({"aa": "x"})
+    with pytest.raises(InvalidInputError, match="nonempty"):
+        law.rename({"a": ""})
+    disjoint = ndpp.Mixture.tied([[1.0, 0.0], [0.0, 1.0]], np.zeros((2, 1)), [[0.0]], [0.5, 0.5], labels=["a", "b"])
+    with pytest.raises(ZeroProbabilityError, match="'x' would never occur"):
+        disjoint.add_items({"x": ["a", "b"]})
+    one = LowRankKernel([[1.0], [2.0]], labels=["a", "b"])  # no two items of a kernel of rank one occur together
+    with pytest.raises(InvalidInputError, match="cannot be had together"):
+        one.add_items({"x": ["a"], "y": ["b"]}, 0.7)
