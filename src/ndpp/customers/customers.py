@@ -38,7 +38,7 @@ from ndpp.customers.habits import (
 )
 from ndpp.customers.store import NEVER, WEEK, Layers, Store, Trips, encoded
 from ndpp.errors import DataWarning, InvalidInputError
-from ndpp.inference.ranking import DAMPING, TIE, ZERO_CHANCE, Rule
+from ndpp.inference.ranking import DAMPING, ZERO_CHANCE, Rule, rounded
 from ndpp.inference.recommendation import Recommendation, Recommendations
 from ndpp.inference.scores import scores_of_one, scores_or_nan
 from ndpp.laws.catalogue import Catalogue
@@ -49,7 +49,9 @@ MOST_CUSTOMERS = 10_000
 """Customers on whom habits are fitted, and others on whom they are tried."""
 NOBODY = Layers(Store.blank(np.empty(0, "S1")), Store.blank(np.empty(0, "S1")))
 BLOCK = 1024
-"""Customers for whom recommendations are made at a time."""
+"""Customers for whom recommendations are made at a time, and fewer if"""
+CHANCES = 2**22
+"""this many chances are computed for them (32 MB)."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -124,7 +126,7 @@ class Customers:
         made = cls(law)
         orders = made._read(orders, customer=customer, time=time, basket=basket, item=item, **how)
         if not len(orders):
-            raise InvalidInputError("no order has both a customer and an item that the law knows", argument="orders")
+            raise InvalidInputError("no order has both a customer and an item that the law knows")
         ids, trips = Trips.of(orders)
         again = np.flatnonzero(np.bincount(trips.who) > 1)
         if len(again) < LEAST_CUSTOMERS:
@@ -149,10 +151,10 @@ class Customers:
         report["recall@10"] = [
             float(others.recall(given, p).mean()) for given in (habits, habits._replace(strength=0.0, damping=0.0))
         ]
-        made = replace(self, habits=habits)
+        made = self._changed(habits=habits)
         if len(self.plain.weights) > 1:
             made = made._with_missions([Cases.of(trips, half, MOST_BASKETS) for half in halves], report)
-        return replace(made, report=report)
+        return made._changed(report=report)
 
     def _with_missions(self, parts: Sequence[Cases], report: dict[str, Any]) -> Customers:
         """Return the customers with own missions, and with missions of weekdays and seasons, where these gain."""
@@ -171,7 +173,7 @@ class Customers:
         best = max(own, key=lambda prior: float(own[prior][0].mean()))
         report["own missions"] = {"gain": float(own[best][1].mean()), "kept": is_gain(*own[best])}
         if report["own missions"]["kept"]:
-            made = replace(made, habits=self.habits._replace(mission_prior=best))
+            made = made._changed(habits=self.habits._replace(mission_prior=best))
         for name in CONTEXTS if parts[0].last.times is not None else ():
             ratios = context_missions(parts[0].before, name, posteriors[0], weights)
             words = [CALENDAR[name](np.asarray(part.last.times)).tolist() for part in parts]
@@ -179,7 +181,7 @@ class Customers:
             found = gains([w / w.sum(axis=1, keepdims=True) for w in mixed])
             report[name] = {"gain": float(found[1].mean()), "kept": is_gain(*found)}
             if report[name]["kept"]:
-                made = replace(made, contexts={**made.contexts, name: ratios})
+                made = made._changed(contexts={**made.contexts, name: ratios})
         return made
 
     # -- one customer --------------------------------------------------------------------------------------------------------
@@ -284,16 +286,20 @@ class Customers:
         if rule.ranking.is_whole:
             raise InvalidInputError("must be continuation or lift for many customers", argument="ranking")
 
+        same_missions = not self.habits.mission_prior and (time is None or not self.contexts)
+        is_sparse = baskets is None and same_missions and rule.caps is None
+        step = BLOCK if is_sparse else max(1, min(BLOCK, CHANCES // plain.n_items))
+
         def block(start: int) -> list[Recommendation | None]:
-            own = self._state(ids[start : start + BLOCK])
+            own = self._state(ids[start : start + step])
+            if is_sparse:
+                return self._best_sparse(rule, own, time)
             weights = self._weights(own, time)
             if baskets is None:
-                if weights is None and rule.caps is None:
-                    return self._best_sparse(rule, own, time)
                 chances = np.array(np.broadcast_to(self._chances(own, time), (len(own.mass), plain.n_items)))
                 held = [np.empty(0, np.int64)] * len(chances)
             else:
-                begun = baskets[start : start + BLOCK]
+                begun = baskets[start : start + step]
                 held, single = list(begun), [] if weights is None else [begun[i : i + 1] for i in range(len(begun))]
                 chances = scores_or_nan(plain, begun, whole=False) if weights is None else np.concatenate(
                     [scores_or_nan(self._mission_law(w[None]), one, whole=False) for w, one in zip(weights, single)]
@@ -301,7 +307,7 @@ class Customers:
             self._raise(chances, own, time)
             return [None if np.isnan(row[0]) else rule.best(row, items) for row, items in zip(chances, held)]
 
-        starts = range(0, len(ids), BLOCK)
+        starts = range(0, len(ids), step)
         if n_jobs == 1:
             found = [block(start) for start in starts]
         else:
@@ -385,7 +391,7 @@ class Customers:
         if customer not in self:
             raise InvalidInputError("is not a customer, so there is nothing to forget", argument="customer")
         gone = Store.blank(encoded([customer]))
-        return replace(self, layers=self.layers.with_changed(gone))
+        return self._changed(layers=self.layers.with_changed(gone))
 
     def with_law(self, law: Any) -> Customers:
         """Return the customers with another law, such as that of tonight; items are found by their labels."""
@@ -492,6 +498,14 @@ class Customers:
             warnings.warn("no order has both a customer and an item that the law knows", DataWarning, stacklevel=3)
         return kept
 
+    def _changed(self, **changes: Any) -> Customers:
+        """Return these customers with changes, and what is known of the law."""
+        made = replace(self, **changes)
+        vars(made).update(
+            (name, vars(self)[name]) for name in ("_popularity", "_inclusions", "_number") if name in vars(self)
+        )
+        return made
+
     def _with(self, state: Store, trips: Trips) -> Customers:
         """Return the customers after orders of some of them, ``state`` as they are now."""
         if not len(trips.who):
@@ -499,7 +513,7 @@ class Customers:
         touched, who = np.unique(trips.who, return_inverse=True)
         store = self._added(state.rows(touched), trips._replace(who=who))
         layers = self.layers.with_changed(store) if len(self.layers.base.ids) else replace(NOBODY, base=store)
-        return replace(self, layers=layers, clock=max(self.clock, int(trips.seconds().max())))
+        return self._changed(layers=layers, clock=max(self.clock, int(trips.seconds().max())))
 
     def _added(self, state: Store, trips: Trips) -> Store:
         posterior = self._posterior(trips.baskets) if self.habits.mission_prior else np.zeros((len(trips.who), 0))
@@ -547,7 +561,7 @@ class Customers:
         """Return by how much the counts of each customer have decayed since the customer's last order."""
         if not self.habits.by_time:
             return np.ones(len(own.mass))
-        now = self.clock if time is None else int(moment(time).astype(np.int64))
+        now = self.clock if time is None else int(_time(time).astype(np.int64))
         passed = np.where(own.last == NEVER, 0, np.maximum(now - np.where(own.last == NEVER, now, own.last), 0))
         return np.asarray(self.habits.decay ** (passed / WEEK))
 
@@ -566,7 +580,7 @@ class Customers:
             fade = self._fade(own, time)
             out = (own.missions * fade[:, None] + prior * out) / (own.mass * fade + prior)[:, None]
         for name, ratios in contexts.items():
-            out *= ratios.get(str(CALENDAR[name](moment(time)[None])[0]), 1.0)
+            out *= ratios.get(str(CALENDAR[name](_time(time)[None])[0]), 1.0)
         return np.asarray(out / out.sum(axis=1, keepdims=True))
 
     def _chances(self, own: Store, time: Any) -> FloatArray:
@@ -592,7 +606,8 @@ class Customers:
         chances[owners, own.items] = np.where(before > ZERO_CHANCE, raised, before)
 
 
-def rounded(keys: FloatArray) -> FloatArray:
-    """Return keys that are equal where they agree up to rounding."""
-    mantissa, exponent = np.frexp(keys)
-    return np.asarray(np.ldexp(np.round(mantissa * TIE), exponent))
+def _time(time: Any) -> Any:
+    found = moment(time)
+    if np.isnat(found):
+        raise InvalidInputError(f"must be a time such as 2026-03-01 or 2026-03-01 12:30; got {time!r}", argument="time")
+    return found

@@ -3,7 +3,8 @@
 A customer's chance of item a is p′_a = 1 − (1 − p_a)(1 − α h_a), where p_a is that of the law and h_a = Σ_t δ^age 1[a ∈ basket t] /
 (Σ_t δ^age + κ) over the customer's baskets t. δ, κ and α maximise the likelihood of each item's being in the last basket or not, given the
 baskets before it: Σ_a y_a log p′_a + (1 − y_a) log(1 − p′_a). Only own items change it, so that its value for all customers takes one
-pass over their counts. What is kept beyond that must gain more than two standard errors on half of the customers, and something on the others.
+pass over their counts. What is kept beyond that must gain more than two standard errors on half of the customers, and more than
+nothing on the others.
 """
 
 from __future__ import annotations
@@ -186,7 +187,8 @@ def fit_habits(cases: Cases, chances: FloatArray, times: bool) -> Habits:
             method="Nelder-Mead", options=options,
         )  # fmt: skip
         found.append((end.fun, habits_at(np.clip(end.x, -8, 8), by_time)))
-    return min(found, key=lambda pair: pair[0])[1]
+    gaps = cases.weeks[cases.baskets == 0]
+    return min(found, key=lambda pair: pair[0])[1]._replace(gap=float(np.median(gaps)) if times else 1.0)
 
 
 def is_gain(validation: FloatArray, others: FloatArray) -> bool:

@@ -248,10 +248,13 @@ def write(path: str | os.PathLike[str], layers: Layers, metadata: Mapping[str, s
     at = layers.all()
     sizes = np.concatenate([np.diff(layers.base.indptr), np.diff(layers.changed.indptr)])[at]
     n, total = len(at), int(sizes.sum())
-    width = max(layers.base.ids.itemsize, layers.changed.ids.itemsize)
+    width, columns = (
+        layers.rows(np.empty(0, np.int64)).ids.itemsize,
+        layers.rows(np.empty(0, np.int64)).missions.shape[1],
+    )
     shapes: dict[str, tuple[str, tuple[int, ...]]] = {
         "indptr": ("I64", (n + 1,)), "last": ("I64", (n,)), "seen": ("U64", (n,)), "items": ("I32", (total,)),
-        "counts": ("F32", (total,)), "mass": ("F32", (n,)), "missions": ("F32", (n, layers.base.missions.shape[1])),
+        "counts": ("F32", (total,)), "mass": ("F32", (n,)), "missions": ("F32", (n, columns)),
         "ids": ("U8", (n, width)),
     }  # fmt: skip
     ends = np.cumsum([0, *(int(np.prod(shape)) * np.dtype(CODES[code]).itemsize for code, shape in shapes.values())])
