@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -72,14 +72,14 @@ class Prepared:
         self.law: Any = Law.required(model)
         self.table, self.customers = table, customers
         self.factors = None if boost is None else self.factors_of(boost)
-        self._lock, self._variants = threading.RLock(), dict[Hashable, Derived]()
+        self._lock, self._variants = threading.RLock(), dict[tuple[Any, ...], Derived]()
 
     @classmethod
     def of(cls, model: Any, context: Any = None, *, unknown: str = "error") -> Prepared:
         """Return a law, fitted estimator or prepared model as a prepared one, in a context as ``law.at`` takes it if there is one."""
         own = model if isinstance(model, Prepared) else cls(model)
         law = own.law.at(context, unknown=unknown) if context else own.law
-        return own if law is own.law else own._kept(law.weights.tobytes(), lambda: InContext(own, law))
+        return own if law is own.law else own._kept(("context", law.weights.tobytes()), lambda: InContext(own, law))
 
     # -- names ---------------------------------------------------------------------------------------------------------------
 
@@ -139,13 +139,13 @@ class Prepared:
         if len(held):
             factors = factors.copy()
             factors[held if drawn else gone] = 1.0 if drawn else NEARLY
-        return self._kept(factors.tobytes(), lambda: Variant(self, lambda: self.law.tilt(factors), gone))
+        return self._kept(("boost", factors.tobytes()), lambda: Variant(self, lambda: self.law.tilt(factors), gone))
 
     def personal(self, person: Any) -> Prepared:
         """Return the model of a customer's baskets (``ndpp.answers.personal.Person``)."""
         people = self.people
         return self._kept(
-            (id(people), *person[1:]), lambda: Variant(self, lambda: people.law(**person.asked), self.gone)
+            ("customer", id(people), *person[1:]), lambda: Variant(self, lambda: people.law(**person.asked), self.gone)
         )
 
     @property
@@ -153,7 +153,7 @@ class Prepared:
         """The customers, over this law."""
         return self.customers
 
-    def _kept(self, key: Hashable, make: Callable[[], Derived]) -> Derived:
+    def _kept(self, key: tuple[Any, ...], make: Callable[[], Derived]) -> Derived:
         """Return a model of which the last few are kept; it is made without its law, so that other questions go on."""
         with self._lock:
             found = self._variants[key] = self._variants.pop(key, None) or make()
@@ -298,7 +298,7 @@ class InContext(Derived):
 
     def __init__(self, plain: Prepared, law: Any) -> None:
         self.plain, self.law, self.table, self.factors = plain, law, plain.table, plain.factors
-        self._lock, self._variants = threading.RLock(), dict[Hashable, Derived]()
+        self._lock, self._variants = threading.RLock(), dict[tuple[Any, ...], Derived]()
 
     @once
     def inclusions(self) -> FloatArray:
@@ -316,7 +316,7 @@ class Variant(Derived):
 
     def __init__(self, plain: Prepared, make: Callable[[], Any], gone: IntArray) -> None:
         self.plain, self.make, self.gone, self.table, self.factors = plain, make, gone, plain.table, None
-        self._lock, self._variants = threading.RLock(), dict[Hashable, Derived]()
+        self._lock, self._variants = threading.RLock(), dict[tuple[Any, ...], Derived]()
 
     @once
     def law(self) -> Any:

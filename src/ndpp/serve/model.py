@@ -147,8 +147,8 @@ class Served(Prepared):
         with self._lock:
             self.customers = found
             kept = [self, *self._variants.values()]
-            for made in kept:  # boosts have keys of bytes, customers others
-                made._variants = {key: one for key, one in made._variants.items() if isinstance(key, bytes)}
+            for made in kept:
+                made._variants = {key: one for key, one in made._variants.items() if key[0] != "customer"}
 
 
 class NotReadyError(Exception):
