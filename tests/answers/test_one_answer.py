@@ -367,11 +367,19 @@ def test_customers(model: Asked, ranking: ndpp.Ranking):
         assert new["customer"] == "new"
         assert all(row.pop("usual") == 0 for row in new["items"])
         close(new["items"], plain["items"])
-    reasons = answers.recommend(own, ["bread"], n=5, customer="17", ranking=ranking, why=True)
+    reasons = answers.recommend(own, ["bread"], n=12, customer="17", ranking=ranking, why=True)
     for row in reasons.items:
         assert row.score == pytest.approx(row.popularity * row.mission * row.ties * row.customer)
     assert {row.item: row.usual > 0 for row in reasons.items}["tea"]
-    close(model.post("recommend", basket=["bread"], n=5, customer="17", ranking=ranking.value, why=True), told(reasons))
+    close(
+        model.post("recommend", basket=["bread"], n=12, customer="17", ranking=ranking.value, why=True), told(reasons)
+    )
+    if ranking is not ndpp.Ranking.LIFT:
+        shares = sum(row.share for row in reasons.items)
+        size = people.law("17").inclusion_probabilities(given=["bread"]).sum() - 1
+        assert shares == pytest.approx(
+            1 if ranking is ndpp.Ranking.COMPLETION else size, rel=1e-6 if ranking.is_whole else 0.2
+        )
 
 
 def test_baskets_of_customers(model: Asked):
@@ -469,6 +477,7 @@ def test_descriptions(model: Asked):
     checksum, printed = sent.pop("checksum"), model.command("info")
     assert [column["name"] for column in sent.pop("columns")] == ["price", "category"]
     assert sent.pop("customers") == 2
+    assert sent.pop("context") == {}
     close(sent, expected)
     assert printed["crc32"] == checksum
     names = {"n_items": "items", "labelled": "labels", "size_distribution": "size_law"}

@@ -40,7 +40,7 @@ def test_nothing_of_a_customer_is_logged_and_nothing_is_left_of_a_deleted_one(sh
     history = [["noodles", "curry paste"], ["noodles"]]
     server = Server(shop / "shop.safetensors", "--customers", shop / "shop.customers")
     try:
-        asked = {"basket": ["bread"], "n": 3}
+        asked = {"basket": ["bread"], "n": 12}
         known = post(f"{server.url}/api/recommend", json={**asked, "customer": SECRET}).json()
         assert known["customer"] == "known"
         assert {row["item"]: row["usual"] for row in known["items"]}["curry paste"] > 0.9

@@ -92,6 +92,8 @@ def recommend_each(
     rule = Rule.of(own.law, popularity=own.popularity, **listed)
     if customers is None:
         each = rule.best_of_each(baskets)
+    elif rule.ranking.is_whole:
+        each = [own.people.recommend(one, basket, **listed) for one, basket in zip(customers, baskets)]
     else:
         each = own.people.recommend_many(list(map(str, customers)), baskets if len(given) else None, **listed)
     found = (

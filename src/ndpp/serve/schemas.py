@@ -50,9 +50,10 @@ class Ranked(Ask):
         description="`continuation`: the probability that a basket that begins so contains the item in the end; `completion`: how many "
         "times as probable the basket is with the item as without it; `lift`: how many times as likely the item is as in any basket.",
     )
-    damping: Share = Field(
-        DAMPING,
-        description="Continuations are ordered by P(item | basket) / P(item)^damping: larger for fewer bestsellers.",
+    damping: Share | None = Field(
+        None,
+        description="Continuations are ordered by P(item | basket) / P(item)^damping: larger for fewer bestsellers. "
+        f"Null: {DAMPING}, or what suits a customer's next basket.",
     )
     support: Share | None = Field(
         None,
