@@ -12,7 +12,7 @@ export const whose = () => ($("who").hidden || !$("customer").value.trim() ? {} 
 export const isNamed = () => "customer" in whose();
 
 export const tell = (answer) => { $("who-said").textContent = KINDS[answer?.customer] ?? ""; };
-export const boughtBefore = ({ usual = 0 }) => (usual > 0 ? make("p", { class: "own" }, `bought in ${share(Math.min(1, usual))} of their recent baskets`) : null);
+export const boughtBefore = ({ usual = 0 }) => (usual > 0 ? make("p", { class: "own" }, `bought before: ${share(Math.min(1, usual))} of baskets`) : null);
 
 // Offer the field if the service has customers; what was typed in this tab before is still there.
 export async function offerCustomer(changed) {

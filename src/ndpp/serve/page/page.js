@@ -56,12 +56,12 @@ const RANKINGS = {
 const colours = () => Promise.race([model().then(({ missions }) => missions, () => []), new Promise((done) => { setTimeout(done, 1000, []); })]);
 
 // What a score owes to ties and to a mission, unless that is told above the list; what is close to one says nothing.
-function reasons({ mission, because, ties, by_item: byItem }, missions, leading) {
+function reasons({ mission, because, ties, usual = 0, by_item: byItem }, missions, leading) {
   const strong = byItem.filter(({ factor }) => factor > 1.1).slice(0, 2), weak = byItem.at(-1), isTypical = because !== null && mission > 1.1;
   const words = strong.flatMap(({ item }, i) => [i ? " and " : "goes with ", briefly(item)]);
   if (!words.length && ties < 0.9 && weak?.factor < 0.9) words.push("rather not with ", briefly(weak.item));
   if (isTypical && because !== leading) words.push(words.length ? ", " : "", ...missionName(missions, because));
-  if (!words.length && !isTypical) words.push("popular in any basket");
+  if (!words.length && !isTypical && !usual) words.push("popular in any basket");
   return words.length ? make("p", { class: "why" }, ...words) : null;
 }
 
@@ -72,8 +72,8 @@ function showNext() {
   fill("next", () => Promise.all([ask("recommend", { basket, n: 10, ranking: chosen, why: true, limits, ...whose() }), colours()]), ([answer, missions]) => {
     tell(answer);
     if (!answer.items.length) return quiet(limits.length ? "Nothing else fits within the limits." : "No item can join this basket.");
-    const whole = answer.customer === "known" ? "their baskets" : "all baskets";
-    if (!basket.length) return rows(answer.items.map((r) => row(r.item, inSuch(r.share, whole), r.share, boughtBefore(r))));
+    const next = (r) => (answer.customer === "known" ? ["expected ", ...inSuch(r.share, "their baskets")] : inSuch(r.share, "all baskets"));
+    if (!basket.length) return rows(answer.items.map((r) => row(r.item, next(r), r.share, boughtBefore(r))));
     const { text, words } = RANKINGS[chosen], best = Math.max(...answer.items.map((r) => r.score));
     const because = answer.items.filter((r) => r.because !== null && r.mission > 1.1).map((r) => r.because);
     const many = (name) => because.filter((other) => other === name).length;
