@@ -20,6 +20,7 @@ from ndpp.inference import (
     recommend_many,
 )
 from ndpp.laws import FamilyMixture, Law, Limit, LowRankKernel, Mixture, load, load_metadata, save
+from ndpp.laws.similar import similar_items, text_features
 
 if TYPE_CHECKING:
     from ndpp import answers, datasets, diagnostics, features, metrics, plots, samplers, select
@@ -64,6 +65,8 @@ __all__ = [
     "samplers",
     "save",
     "select",
+    "similar_items",
+    "text_features",
 ]
 
 _PACKAGES = ("answers", "datasets", "diagnostics", "explain", "features", "metrics", "plots", "samplers", "select")

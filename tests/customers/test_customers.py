@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 import warnings
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from law_table import BASES, KIND, KINDS, Kind
 from ndpp import Baskets, Customers, Mixture, recommend
 from ndpp.baskets.orders import Orders
 from ndpp.customers import Habits
+from ndpp.customers.store import Layers, Store
 from ndpp.errors import BusyFileError, DataWarning, InvalidInputError, ModelFileError
 
 DAY = np.timedelta64(86400, "s")
@@ -394,6 +396,34 @@ def test_files_have_one_writer_and_survive_a_failed_one(tmp_path: Path, monkeypa
         customers.save(path)
     assert path.read_bytes() == whole
     assert [file.name for file in tmp_path.iterdir()] == ["shop.customers"]
+
+
+def test_a_file_is_read_where_it_is_needed(tmp_path: Path) -> None:
+    """Memory does not grow with the number of customers, but for eight bytes or so each while a file is written."""
+    law, n, own = shop(100), 30_000, 40
+    counts = np.random.default_rng(0).uniform(0.1, 3.0, n * own).astype(np.float32)
+    base = Store(
+        np.array([b"%06d" % i for i in range(n)]), np.arange(n + 1) * own, np.tile(np.arange(own, dtype=np.int32), n), counts,
+        np.full(n, 5.0, np.float32), np.full(n, 1_767_225_600), np.zeros(n, np.uint64), np.zeros((n, 0), np.float32),
+    )  # fmt: skip
+    path = tmp_path / "shop.customers"
+    Customers(law, layers=Layers(base, Store.blank(np.empty(0, "S1")))).save(path)
+    size = path.stat().st_size
+    law.inclusion_probabilities()
+    tracemalloc.start()
+    customers = Customers.load(path, law)
+    factors = customers.factors("012345")
+    one = Orders(Baskets.from_lists([[50]], labels=law.labels), np.array(["012345"]), np.array([START]))
+    customers = customers.update(one)
+    read = tracemalloc.get_traced_memory()[1]
+    customers.save(path)
+    written = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert read < 0.05 * size
+    assert written < 0.6 * size
+    again = Customers.load(path, law)
+    assert set(again.factors("012345")) == {*factors, "item 50"}
+    np.testing.assert_array_equal(again.layers.base.counts[: own * 12345], counts[: own * 12345])
 
 
 @pytest.mark.parametrize("bad", ["", "x" * 300, "a\0"])

@@ -14,6 +14,7 @@ import oracles
 from kernels import BY_NAME
 from ndpp import LowRankKernel
 from ndpp.errors import InvalidInputError, UnknownItemError, UnknownLabelError, ZeroProbabilityError
+from ndpp.laws.changes import FeatureMap
 
 OLD = ("a", "b", "c", "d", "e", "f")
 LIKE = {"x": ["a", "c"], "y": {"b": 3.0, "e": 1.0}, "z": ["d"]}
@@ -169,6 +170,21 @@ def test_by_default_an_item_is_as_popular_as_those_it_is_like(kind):
     np.testing.assert_allclose(found, [(p[0] + p[2]) / 2, (3 * p[1] + p[4]) / 4, 0.05], rtol=1e-9)
 
 
+@every
+def test_other_shares(kind):
+    law = law_of(kind)
+    tilted = law.tilt_to({"d": 0.3, "a": 0.11})
+    np.testing.assert_allclose(shares(tilted)[[3, 0]], [0.3, 0.11], rtol=1e-9)
+    others = [list(S) for S in oracles.subsets(6) if not {0, 3} & set(S)]
+    np.testing.assert_allclose(
+        np.exp(tilted.exclude([0, 3]).log_probs(others)),
+        np.exp(law.exclude([0, 3]).log_probs(others)),
+        rtol=1e-9,
+        atol=1e-14,
+    )
+    assert law.tilt_to({}) is law
+
+
 def test_many_copies_of_one_item():
     """Items of one mission depend on each other strongly: the search still ends, and is exact."""
     odds = np.array([[9.0, 1e-3], [1e-3, 1e-3]])
@@ -197,6 +213,70 @@ def test_what_files_keep(tmp_path):
         np.testing.assert_allclose(probabilities(loaded), probabilities(extended), rtol=1e-12)
         np.testing.assert_allclose(shares(loaded), loaded.inclusion_probabilities(), rtol=1e-9)
         assert bool(getattr(loaded, "_kept", False)) == bool(getattr(law, "_kept", False))
+
+
+def test_context_stays():
+    law = law_of("tied").with_context({"hour": ("8", "20")}, np.log([[4.0, 1.0, 2.0], [1.0, 4.0, 0.5]]))
+    subsets = [list(S) for S in oracles.subsets(6)]
+    for changed in (law.add_items(LIKE, SHARES), law.add_items(LIKE).remove(["x"]), law.rename({"a": "A"})):
+        back = changed.at(hour=8).restrict(range(6))
+        np.testing.assert_allclose(np.exp(back.log_probs(subsets)), probabilities(law.at(hour=8)), rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["tied", "tied, nonempty", "families"])
+def test_items_by_features(kind, tmp_path):
+    """Rows are f · matrix, log-odds (f, 1) · matrix, at one level; also beside items that are like others, and from a file."""
+    law, rng = law_of(kind), np.random.default_rng(0)
+    law.features = FeatureMap(rng.standard_normal((3, law.base.X.shape[1])), rng.standard_normal((4, 3)))
+    new = {"u": [1.0, 0.0, 2.0], "v": [0.0, 1.0, 1.0]}
+    extended = law.add_items({"x": ["a"]}, {"x": 0.1, "u": 0.2, "v": 0.3}, features=new)
+    assert extended.labels == (*OLD, "x", "u", "v")
+    np.testing.assert_allclose(shares(extended)[6:], [0.1, 0.2, 0.3], rtol=1e-9)
+    subsets = [list(S) for S in oracles.subsets(6)]
+    np.testing.assert_allclose(
+        np.exp(extended.restrict(OLD).log_probs(subsets)), probabilities(law), rtol=1e-9, atol=1e-14
+    )
+    np.testing.assert_allclose(extended.base.X[-2:], np.array([*new.values()]) @ law.features.ties)
+    level = extended.odds[:, -2:] / np.exp(np.array([[*f, 1.0] for f in new.values()]) @ law.features.log_odds).T
+    if kind != "families":  # there, levels are odds of the items
+        np.testing.assert_allclose(level, np.broadcast_to(level[0], level.shape))
+    ndpp.save(extended, tmp_path / "law.safetensors")
+    again = ndpp.load(tmp_path / "law.safetensors").add_items(features={"w": [1.0, 1.0, 1.0]}, popularity=0.05)
+    assert shares(again)[9] == pytest.approx(0.05)
+    assert ndpp.laws.files.load_header(tmp_path / "law.safetensors").format_version == 7
+    for features, popularity, words in [
+        (new, None, "that of 'u' is None"),
+        ({"u": [1.0]}, 0.1, "3 finite numbers"),
+        ({"u": [1.0, np.nan, 0.0]}, 0.1, "3 finite numbers"),
+        ([1.0], 0.1, "mapping"),
+    ]:
+        with pytest.raises(InvalidInputError, match=words):
+            law.add_items(features=features, popularity=popularity)
+    with pytest.raises(InvalidInputError, match="item_features"):
+        law_of(kind).add_items(features=new, popularity=0.1)
+
+
+def test_similar_items():
+    labels = ["oat milk 1 l", "soy milk 1 l", "rye bread", "wheat bread", "tea"]
+    law = LowRankKernel(np.eye(5), labels=labels)
+    like = ndpp.similar_items(law, ["oat milk 2 l", "white bread"], n=2)
+    assert next(iter(like["oat milk 2 l"])) == "oat milk 1 l"
+    assert set(like["white bread"]) == {"rye bread", "wheat bread"}
+    assert sum(like["white bread"].values()) == pytest.approx(1)
+    kinds = dict(zip(labels, ["dairy", "dairy", "bread", "bread", "tea"])) | {"rolls": "bread", "soap": "drugs"}
+    assert ndpp.similar_items(law, ["rolls"], by=kinds) == {"rolls": {"rye bread": 0.5, "wheat bread": 0.5}}
+    vectors = dict(zip(labels, np.eye(5))) | {"chai": np.array([0, 0, 0, 0.5, 2.0])}
+    assert list(ndpp.similar_items(law, ["chai"], by=vectors, n=1)["chai"]) == ["tea"]
+    assert shares(law.add_items(like, 0.1))[5:] == pytest.approx([0.1, 0.1])
+    assert ndpp.similar_items(law, []) == {}
+    for new, by, words in [
+        (["xyz"], "text", "no item is like 'xyz'"),
+        (["soap"], kinds, "no item is like 'soap'"),
+        (["mop"], kinds, "'mop' has none"),
+        (["rolls"], "category", "must be 'text'"),
+    ]:
+        with pytest.raises(InvalidInputError, match=words):
+            ndpp.similar_items(law, new, by)
 
 
 def test_rows_that_are_not_in_memory(tmp_path):
@@ -251,6 +331,10 @@ def test_more_bad_input():
     disjoint = ndpp.Mixture.tied([[1.0, 0.0], [0.0, 1.0]], np.zeros((2, 1)), [[0.0]], [0.5, 0.5], labels=["a", "b"])
     with pytest.raises(ZeroProbabilityError, match="'x' would never occur"):
         disjoint.add_items({"x": ["a", "b"]})
+    with pytest.raises(ZeroProbabilityError, match="'f' never occurs"):
+        law_of("tied, excluded").tilt_to({"f": 0.1, "a": 0.2})
+    with pytest.raises(InvalidInputError, match="below 1"):
+        law.tilt_to({"a": 1.0})
     one = LowRankKernel([[1.0], [2.0]], labels=["a", "b"])  # no two items of a kernel of rank one occur together
     with pytest.raises(InvalidInputError, match="cannot be had together"):
         one.add_items({"x": ["a"], "y": ["b"]}, 0.7)

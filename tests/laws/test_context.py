@@ -209,3 +209,14 @@ def test_shares_of_draws_in_a_context():
     shares = np.bincount(there.sample(1000, rng=2).indices, minlength=6) / 1000
     assert shares == pytest.approx(there.inclusion_probabilities(), abs=5 * 0.5 / np.sqrt(1000))
     assert np.abs(law.inclusion_probabilities() - shares).max() > 0.1
+
+
+@pytest.mark.parametrize("kind", MIXTURES, ids=str)
+def test_items_come_and_go_in_every_context(kind: Kind):
+    law = law_of(kind).without_empty()
+    more = law.add_items({"new": ["item 1 of 6", "item 3 of 6"]}, popularity=0.2)
+    for one in (more.restrict(range(6)), more.remove(["new"]).rename({"item 0 of 6": "first"})):
+        assert one.context == LEVELS
+        there = one.at(store=2, weekday="Sunday")
+        expected = probabilities(law.at(store=2, weekday="Sunday"))
+        assert probabilities(there)[: len(expected)] == pytest.approx(expected, abs=1e-10)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast
 import typer
 
 import ndpp
-from ndpp.cli import customers, draw, evaluate, fit, info, recommend, report, serve
+from ndpp.cli import customers, draw, evaluate, fit, info, items, recommend, report, serve
 from ndpp.cli.guard import ARGUMENTS, DEBUG, end_with, guarded, install, reader_left
 from ndpp.cli.options import flattened
 from ndpp_experiments import commands as experiments
@@ -31,6 +31,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         report.report,
         evaluate.evaluate,
         evaluate.diagnose,
+        items.items,
         serve.prepare,
     ),
     "Customers": (

@@ -135,9 +135,9 @@ class Lists(NamedTuple):
     def _items(self, law: Law, words: Sequence[str] | None, path: str | None) -> IntArray:
         """Return the items that are named on the command line and in a file."""
         named = item_ids(law, words, ids=self.ids, unknown=self.unknown)
-        return np.unique(named) if path is None else np.union1d(named, self._read(law, path))
+        return np.unique(named) if path is None else np.union1d(named, self.read(law, path))
 
-    def _read(self, law: Law, path: str) -> IntArray:
+    def read(self, law: Law, path: str) -> IntArray:
         """Return the items of a file: one per line, or the column ``item`` of a table."""
         labels = None if self.ids else law.labels
         rules = Rules(labels, as_labels=labels is not None, unknown=self.unknown, missing="skip", name=path)

@@ -72,7 +72,7 @@ class Customers:
     >>> customers.next_basket("ann", n=2).labels, customers.next_basket("bob", n=2).labels
     (('milk', 'rye'), ('milk', 'rye'))
     >>> round(customers.factors("ann")["rye"], 3)
-    1.327
+    1.326
     """
 
     plain: Any
@@ -522,8 +522,9 @@ class Customers:
     def _posterior(self, baskets: Baskets) -> FloatArray:
         """Return P(component | basket) of each basket."""
         with np.errstate(divide="ignore"):
-            logs = np.log(self.plain.weights) + self.plain.component_log_probs(baskets)
-        logs[np.isneginf(logs).all(axis=1)] = np.log(self.plain.weights)
+            prior = np.log(self.plain.weights)
+        logs = prior + self.plain.component_log_probs(baskets)
+        logs[np.isneginf(logs).all(axis=1)] = prior  # rounding, or a law of another catalogue
         return np.asarray(softmax(logs, axis=1))
 
     def _state(self, ids: AnyArray) -> Store:

@@ -211,5 +211,5 @@ def context_missions(trips: Trips, name: str, posterior: FloatArray, weights: Fl
     out, overall = {}, (posterior.sum(axis=0) + 50 * weights) / (len(posterior) + 50)
     for i, word in enumerate(words.tolist()):
         those = posterior[number == i]
-        out[word] = (those.sum(axis=0) + 50 * overall) / (len(those) + 50) / overall
+        out[word] = (those.sum(axis=0) + 50 * overall) / (len(those) + 50) / np.maximum(overall, 1e-300)
     return out

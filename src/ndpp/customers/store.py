@@ -31,7 +31,7 @@ LONGEST = 256
 """Bytes of a customer's id."""
 REMEMBERED = 4
 """Orders without times that are recognised if they come again, the last ones of each customer."""
-BLOCK = 4096
+BLOCK = 1024
 """Customers that are in memory at a time while a file is written."""
 NEVER = np.iinfo(np.int64).min
 WEEK = 7 * 86400

@@ -17,7 +17,7 @@ from ndpp.laws.catalogue import Catalogue
 
 NEAR, MOST_STEPS, LONGEST = 1e-11, 60, 4.0
 """Log-odds of shares agree up to ``NEAR`` after at most so many of Newton's steps, none of which changes a log-factor by more."""
-CARRIED = ("gate",)
+CARRIED = ("gate", "features")
 """What stays as it is if items come and go: it belongs to the components."""
 
 
@@ -37,10 +37,34 @@ class Alike(NamedTuple):
         return np.asarray((self.weights * np.where(rows @ side < 0, -1.0, 1.0)) @ rows)
 
 
+class FeatureMap(NamedTuple):
+    """What features of an item say about it: its row of ties is f · ``ties`` (f, d), its log-odds (f, 1) · ``log_odds`` (f + 1, C)."""
+
+    ties: FloatArray
+    log_odds: FloatArray
+
+    def rows(self, features: Mapping[str, Any]) -> FloatArray:
+        """Return the features of new items, shape (m, f), checked."""
+        out, width = np.empty((len(features), len(self.ties))), len(self.ties)
+        for row, (label, vector) in zip(out, features.items()):
+            found = np.asarray(vector.toarray() if hasattr(vector, "toarray") else vector, np.float64).ravel()
+            if len(found) != width or not np.isfinite(found).all():
+                problem = f"must be {width} finite numbers each, as the model was fitted with; those of {label!r} are {len(found)}"
+                raise InvalidInputError(problem, argument="features")
+            row[:] = found
+        return out
+
+
 class Changes:
     """The part of :class:`~ndpp.laws.law.Law` that changes its catalogue."""
 
-    def add_items(self: Any, like: Mapping[str, Any], popularity: Any = None) -> Any:
+    def add_items(
+        self: Any,
+        like: Mapping[str, Any] | None = None,
+        popularity: Any = None,
+        *,
+        features: Mapping[str, Any] | None = None,
+    ) -> Any:
         """Return the distribution with new items at the end of the catalogue, which behave like others.
 
         The row of ties of a new item and its log-odds in each component are weighted means of those of the items it is like; one number
@@ -55,7 +79,10 @@ class Changes:
             :func:`ndpp.similar_items` finds them by name, category or features.
         popularity : float or mapping, optional
             P(a ∈ S), the expected share of baskets with the item, for all new items or by label. By default, and for labels that a
-            mapping lacks, the weighted mean of the shares of the items it is like.
+            mapping lacks, the weighted mean of the shares of the items it is like. Items by features need one.
+        features : mapping, optional
+            Features of further new items by label, if the model was fitted with ``item_features``: their rows and log-odds are then what
+            the features of all items say.
 
         Examples
         --------
@@ -64,10 +91,15 @@ class Changes:
         >>> kernel.add_items({"oat milk 2 l": ["oat milk 1 l"]}, popularity=0.2).inclusion_probabilities().round(4)
         array([0.4, 0.5, 0.2])
         """
-        if not isinstance(like, Mapping):
-            problem = f"must be a mapping from new labels to lists of items; got {like!r:.60}"
-            raise InvalidInputError(problem, argument="like")
-        labels = _new_labels(self.labels, list(like))
+        like, features = {} if like is None else like, {} if features is None else features
+        for name, value in (("like", like), ("features", features)):
+            if not isinstance(value, Mapping):
+                raise InvalidInputError(f"must be a mapping from new labels; got {value!r:.60}", argument=name)
+        labels = _new_labels(self.labels, [*like, *features])
+        known_features = getattr(self, "features", None)
+        if features and known_features is None:
+            raise InvalidInputError("are not known to this model; fit it with item_features=", argument="features")
+        rows = known_features.rows(features) if features else None
         alike = [_alike(label, items, self) for label, items in like.items()]
         known = self._shares_of(np.unique(np.concatenate([one.ids for one in alike]))) if alike else {}
         shares = [np.array([known[i] for i in one.ids.tolist()]) for one in alike]
@@ -75,10 +107,15 @@ class Changes:
             if not own.all():
                 never = labels[one.ids[int(np.argmin(own))]]
                 raise ZeroProbabilityError(f"{label!r} cannot be like {never!r}, which never occurs")
-        wanted = _wanted(popularity, {label: float(one.mean(own)) for label, one, own in zip(like, alike, shares)})
-        if not alike:
+        default = {label: float(one.mean(own)) for label, one, own in zip(like, alike, shares)}
+        wanted = _wanted(popularity, default | dict.fromkeys(features))
+        if len(labels) == self.n_items:
             return self
-        made = self._reweighed(self._with_alike(alike))._named(Catalogue(len(labels), labels))
+        made = self._with_alike(alike) if alike else self
+        if rows is not None:
+            log_odds = known_features.log_odds.T @ np.column_stack([rows, np.ones(len(rows))]).T
+            made = made._with_new(rows @ known_features.ties, np.exp(log_odds.clip(-300, 300)))
+        made = self._reweighed(made)._named(Catalogue(len(labels), labels))
         return self._as_ready(made._with_shares(np.arange(self.n_items, made.n_items), wanted))
 
     def remove(self: Any, items: Items) -> Any:
@@ -116,6 +153,31 @@ class Changes:
             problem = f"must leave the labels distinct; two items would be called {twice!r}"
             raise InvalidInputError(problem, argument="names")
         return self._named(Catalogue(self.n_items, check_labels(labels)))
+
+    def tilt_to(self: Any, shares: Mapping[Any, float]) -> Any:
+        """Return the distribution with tilted odds of some items, so that P(a ∈ S) of these are as wanted; see :meth:`tilt`.
+
+        Parameters
+        ----------
+        shares : mapping
+            Above 0 and below 1, by id or label; the odds of other items stay as they are.
+
+        Examples
+        --------
+        >>> import ndpp
+        >>> kernel = ndpp.LowRankKernel([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]], labels=["tea", "milk", "jam"])
+        >>> kernel.tilt_to({"tea": 0.2, "jam": 0.5}).inclusion_probabilities().round(4)
+        array([0.2   , 0.2667, 0.5   ])
+        """
+        ids = check_items(list(shares), self, "shares")
+        if not len(ids):
+            return self
+        wanted, order = _checked(shares, "shares"), np.argsort(ids)
+        known = self._shares_of(ids[order])
+        never = next((key for key, item in zip(shares, ids.tolist()) if not known[item]), None)
+        if never is not None:
+            raise ZeroProbabilityError(f"item {never!r} never occurs, so it cannot have another share")
+        return self._with_shares(ids[order], wanted[order])
 
     def _named(self: Any, catalogue: Catalogue) -> Any:
         """Return a copy with another catalogue of as many items."""
@@ -165,8 +227,7 @@ class Changes:
             step *= min(1.0, LONGEST / np.abs(step).max())
             log_factors = log_factors + step
         raise InvalidInputError(
-            f"of the new items cannot be had together, as far as {MOST_STEPS} steps show; the log-odds of one are still off by {last:.2g}",
-            argument="popularity",
+            f"these shares cannot be had together, as far as {MOST_STEPS} steps show; the log-odds of one are still off by {last:.2g}"
         )
 
     def _shares_of(self: Any, ids: IntArray) -> dict[int, float]:
@@ -193,22 +254,27 @@ def _alike(label: str, items: Any, law: Any) -> Alike:
     return Alike(ids, weights / weights.sum())
 
 
-def _wanted(popularity: Any, default: dict[str, float]) -> FloatArray:
+def _wanted(popularity: Any, default: dict[str, float | None]) -> FloatArray:
     """Return the wanted share of each new item."""
     if isinstance(popularity, Mapping):
         unknown = next((label for label in popularity if label not in default), None)
         if unknown is not None:
             problem = f"must be by label of the new items; {unknown!r} is none of them"
             raise InvalidInputError(problem, argument="popularity")
-        default = default | popularity
+        default = default | dict(popularity)
     elif popularity is not None:
         default = dict.fromkeys(default, popularity)
-    for label, share in default.items():
+    return _checked(default, "popularity")
+
+
+def _checked(shares: Mapping[Any, Any], argument: str) -> FloatArray:
+    """Return shares of baskets as numbers above 0 and below 1."""
+    for label, share in shares.items():
         is_number = isinstance(share, (int, float, np.number)) and not isinstance(share, bool)
         if not is_number or not 0 < share < 1:
-            problem = f"must be shares of baskets, above 0 and below 1; that of {label!r} is {share!r}"
-            raise InvalidInputError(problem, argument="popularity")
-    return np.array(list(default.values()), np.float64)
+            problem = f"must be shares of baskets, above 0 and below 1; that of {label!r} is {share!r:.60}"
+            raise InvalidInputError(problem, argument=argument)
+    return np.array(list(shares.values()), np.float64)
 
 
 def _new_labels(old: tuple[str, ...] | None, new: list[str]) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.patterns import LARGE, FamilyGroups, Patterns, Touched, scaled, touch_weights
 from ndpp.laws.precision import say_precision
-from ndpp.laws.shared import KEPT, SharedTies
+from ndpp.laws.shared import FEATURES, KEPT, SharedTies
 from ndpp.laws.support import take
 from ndpp.laws.tied import TiedMixture
 from ndpp.laws.totals import Total
@@ -84,7 +84,7 @@ class FamilyMixture(SharedTies):
 
     patterns: Patterns
     parametrisation = "families"
-    stored = {"X", "W", "odds", "component_weights", "item_odds", "families", "states"}, {"weights", *KEPT}
+    stored = {"X", "W", "odds", "component_weights", "item_odds", "families", "states"}, {"weights", *KEPT, *FEATURES}
 
     @property
     def format_version(self) -> int:
@@ -120,7 +120,7 @@ class FamilyMixture(SharedTies):
     @classmethod
     def _from_arrays(cls, arrays: dict[str, Any], header: ModelHeader) -> FamilyMixture:
         weights, magnitudes = arrays.pop("component_weights"), arrays.pop("weights", None)
-        kept = {name: arrays.pop(name) for name in KEPT if name in arrays}
+        kept = {name: arrays.pop(name) for name in (*KEPT, *FEATURES) if name in arrays}
         made = cls(**arrays, weights=weights, magnitudes=magnitudes, names=header.names, labels=header.labels)
         return made._keep(kept)
 
@@ -405,7 +405,9 @@ class FamilyMixture(SharedTies):
         In a family of one item, a second one would come with the first half of the time, which nobody has seen.
         """
         own, several = self.patterns, np.bincount(self.patterns.families) > 1
-        rows, odds, families, item_odds = [], [], [], []
+        rows: list[FloatArray] = []
+        odds: list[FloatArray] = []
+        families, item_odds = [], []
         for one in alike:
             g = own.families[one.ids]
             if several[g[0]] and (g == g[0]).all():
@@ -424,12 +426,23 @@ class FamilyMixture(SharedTies):
             names=self.names, magnitudes=base._magnitudes,
         )  # fmt: skip
 
+    def _with_new(self, rows: FloatArray, odds: FloatArray) -> FamilyMixture:
+        """Return the mixture with new items, each alone in a family, given by rows of ties and odds (C, m)."""
+        own, F = self.patterns, self.base.n_items + np.arange(len(rows))
+        base = self.base._with_rows(rows, np.ones(len(rows)))
+        item_odds = np.tile(np.eye(1, own.odds.shape[1]), (len(rows), 1))
+        return FamilyMixture(
+            np.hstack([self.odds, odds]), np.vstack([own.odds, item_odds]), np.append(own.families, F), np.append(own.states, F),
+            base.X, base.W, self.weights, names=self.names, magnitudes=base._magnitudes,
+        )  # fmt: skip
+
     def _only_items(self, keep: IntArray) -> FamilyMixture:
         own = self.patterns
         left, families = np.unique(own.families[keep], return_inverse=True)
         states = np.flatnonzero(np.isin(own.states, left))
         return FamilyMixture(
-            self.odds[:, states], own.odds[keep], families, np.searchsorted(left, own.states[states]), self.base.X[left],
+            self.odds[:, states], own.odds[keep], families, np.searchsorted(left, own.states[states]),
+            take(self.base.X, left),
             self.base.W, self.weights, names=self.names, magnitudes=self.base._magnitudes,
         )  # fmt: skip
 

@@ -19,7 +19,7 @@ from ndpp.errors import InvalidInputError, ModelFileError, UncheckedModelWarning
 FORMAT = "ndpp-kernel"
 FORMAT_VERSION = 7
 """The newest version that this library reads: 1 for plain files, 2 for folders, 3 for mixtures, 4 for families, 5 for prepared ones, 6 for
-distributions that leave out the empty set, 7 for weights that depend on context."""
+distributions that leave out the empty set, 7 for weights that depend on context, and for what features say about new items."""
 PARAMETRISATIONS = ("xw",), ("xw", "tied", "mixture", "families")
 """Before version 3, and from then on."""
 FIELDS = {"format", "format_version", "ndpp_version", "parametrisation", "n_items", "n_columns", "labels", "crc32", "metadata", "shards",

@@ -36,7 +36,7 @@ from ndpp.errors import (
     ZeroProbabilityError,
 )
 from ndpp.laws.catalogue import Catalogue
-from ndpp.laws.changes import Alike, Changes
+from ndpp.laws.changes import CARRIED, Alike, Changes
 from ndpp.laws.gate import Gate
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.limits import Estimate, Limit, Limits
@@ -585,6 +585,7 @@ class Law(Moments, Changes, ABC):
     def _tilted_by(self, ids: IntArray, factors: FloatArray | None) -> Any:
         """Return the tilted distribution, which leaves out the empty set if this one does."""
         tilted = self._tilt(ids, factors)
+        vars(tilted).update({name: vars(self)[name] for name in CARRIED if name in vars(self)})
         return tilted.without_empty() if self.nonempty else tilted
 
     def condition(self, items: Items) -> Any:

@@ -16,6 +16,7 @@ from ndpp._validation import clip_probabilities, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.begun import Begun
+from ndpp.laws.changes import FeatureMap
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
 from ndpp.laws.mixture import Mixture
@@ -26,6 +27,9 @@ from ndpp.linalg.tilts import solve_tilts
 
 KEPT = "marginals", "log_touched", "rounding", "size_moments"
 """N_c, log Z_c and its rounding error of the rows that sets touch, and the moments of sizes: what a file may keep."""
+
+FEATURES = "feature_ties", "feature_log_odds"
+"""What a file has of :class:`~ndpp.laws.changes.FeatureMap`."""
 
 NEGLIGIBLE = 1e-9
 """Components of a smaller posterior given an item do not count for the sizes of its sets; those that are left out have C times as much."""
@@ -52,6 +56,8 @@ class SharedTies(Mixture):
 
     odds: AnyArray
     base: LowRankKernel
+    features: FeatureMap | None = None
+    """What features of items say about new ones, if it was learned."""
     patterns: Patterns | None = None
     """Which items of a row come together; None if every row is an item."""
     _kept: Mapping[str, FloatArray] = {}
@@ -61,7 +67,7 @@ class SharedTies(Mixture):
     @property
     def format_version(self) -> int:
         """The first version of the file format that holds such a mixture."""
-        return 5 if self._kept else super().format_version
+        return 7 if self.features is not None else 5 if self._kept else super().format_version
 
     def prepared(self) -> Self:
         """Return the same mixture with N_c of all components and the moments of their sizes at hand. Files keep them, 8 C r² bytes.
@@ -82,6 +88,12 @@ class SharedTies(Mixture):
                 if name not in found or found[name].shape != shape or not np.isfinite(found[name]).all():
                     raise InvalidInputError(f"{name} should be {shape} finite numbers; prepare the model again")
             self._kept = {name: frozen(np.asarray(array, np.float64)) for name, array in found.items()}
+        if any(name in arrays for name in FEATURES):
+            ties, log_odds = (np.atleast_2d(arrays.get(name, 0.0)) for name in FEATURES)
+            shapes = (len(ties), self.base.X.shape[1]), (len(ties) + 1, len(self.odds))
+            if (ties.shape, log_odds.shape) != shapes or not all(np.isfinite(one).all() for one in (ties, log_odds)):
+                raise InvalidInputError(f"{' and '.join(FEATURES)} should be {shapes} finite numbers")
+            self.features = FeatureMap(frozen(ties.astype(np.float64)), frozen(log_odds.astype(np.float64)))
         return self
 
     def at(self, context: Mapping[str, Any] | None = None, /, *, unknown: str = "error", **columns: Any) -> Any:
@@ -108,7 +120,7 @@ class SharedTies(Mixture):
 
     def _arrays(self) -> dict[str, Any]:
         own = {"background": None, "odds": self.odds, "component_weights": self.weights}  # the background is all ones
-        return self.base._arrays() | own | dict(self._kept)
+        return self.base._arrays() | own | dict(self._kept) | dict(zip(FEATURES, self.features or ()))
 
     # -- other items -----------------------------------------------------------------------------------------------------------
 
@@ -126,8 +138,8 @@ class SharedTies(Mixture):
         """
         rows = np.unique(ids if self.row_of is None else self.row_of[ids])
         keep = ids if self.patterns is None else np.flatnonzero(np.isin(self.patterns.families, rows))
-        before, at, Q = self._only_items(keep), np.searchsorted(keep, ids), self.base.q_rows(rows)
-        coords = self.base.coordinates
+        before: Any = self._only_items(keep)
+        at, Q, coords = np.searchsorted(keep, ids), self.base.q_rows(rows), self.base.coordinates
         vars(before.base)["coordinates"] = replace(coords, Q=Q, leverage=coords.leverage[rows])
         s = np.ones(len(keep))
         s[at] = factors

@@ -29,7 +29,7 @@ from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import log_sum
 from ndpp.laws.precision import FREE, say_precision
-from ndpp.laws.shared import KEPT, SharedTies
+from ndpp.laws.shared import FEATURES, KEPT, SharedTies
 from ndpp.laws.support import take
 from ndpp.laws.totals import Total, stepped
 from ndpp.linalg.scaling import EPS, rounding_of
@@ -68,7 +68,7 @@ class TiedMixture(SharedTies):
     """
 
     parametrisation = "tied"
-    stored = {"X", "W", "odds", "component_weights"}, {"support", "weights", "log_normalizers", *KEPT}
+    stored = {"X", "W", "odds", "component_weights"}, {"support", "weights", "log_normalizers", *KEPT, *FEATURES}
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class TiedMixture(SharedTies):
     def normalized(self) -> TiedMixture:
         """Return the same mixture with log Z_c at hand. Files keep them, so that scores need not wait for them. O(C n r²)."""
         made = TiedMixture(self.odds, self.base, self.weights, names=self.names, log_normalizers=self.log_normalizers())
-        made.nonempty = self.nonempty
+        made.nonempty, made.features = self.nonempty, self.features
         return made._gated(self)
 
     def single(self, c: int, log_tilt: float = 0.0) -> LowRankKernel:
@@ -326,9 +326,12 @@ class TiedMixture(SharedTies):
     def _with_alike(self, alike: Sequence[Alike]) -> TiedMixture:
         with np.errstate(divide="ignore"):
             odds = [np.exp(one.mean(np.log(self.odds[:, one.ids]))) for one in alike]
-        rows = np.stack([one.row(take(self.base.X, one.ids)) for one in alike])
+        return self._with_new(np.stack([one.row(take(self.base.X, one.ids)) for one in alike]), np.stack(odds, axis=1))
+
+    def _with_new(self, rows: FloatArray, odds: FloatArray) -> TiedMixture:
+        """Return the mixture with new items, given by rows of ties and odds (C, m)."""
         base = self.base._with_rows(rows, np.ones(len(rows)))
-        return TiedMixture(np.hstack([self.odds, np.stack(odds, axis=1)]), base, self.weights, names=self.names)
+        return TiedMixture(np.hstack([self.odds, odds]), base, self.weights, names=self.names)
 
     def _only_items(self, keep: IntArray) -> TiedMixture:
         return TiedMixture(self.odds[:, keep], self.base._only_items(keep), self.weights, names=self.names)

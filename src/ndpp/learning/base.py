@@ -45,7 +45,7 @@ NEARLY_ALL, FEW = 0.95, 20
 """Share of baskets with a single item from which on fitting warns, if there are at least so many baskets."""
 CONTEXT_SHARE = 0.15
 """Share of the minutes that is kept for learning from context, if there is any."""
-UNTOLD = ("checkpoint", "minutes", "progress", "random_state")
+UNTOLD = ("checkpoint", "item_features", "minutes", "progress", "random_state")
 """Parameters that do not belong to how a model was made."""
 
 estimator = dataclass(kw_only=True, eq=False, repr=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ndpp._types import IntArray
+from ndpp._types import FloatArray, IntArray
 from ndpp._validation import by_name, check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
@@ -24,6 +25,7 @@ from ndpp.learning.contest import PILOT
 from ndpp.learning.context import check_context, learn_context
 from ndpp.learning.families import FamilyData, find_families, find_patterns
 from ndpp.learning.forecast import Forecast
+from ndpp.learning.item_features import read_features, regressed, scale_of
 from ndpp.learning.mixture_objective import PATTERNS, MixtureObjective, pattern_tensors
 from ndpp.learning.run import OutOfTime, Run
 from ndpp.learning.tied import Components
@@ -70,6 +72,11 @@ class MixtureNDPP(BasketModel[Shape, Components]):
         "auto" families are found in the baskets, and used if the validation baskets are more probable with them: when training begins,
         or, if the difference is small, by one percent or more after three epochs of both, or fewer if families are behind. An array names
         the family of each item; a mapping or Series does so by label, and items that it lacks are alone in theirs.
+    item_features : (n_items, f) array_like, sparse matrix, pandas DataFrame or mapping, optional
+        Features of the items, such as their categories or words of their names; a data frame, by its index, and a mapping hold them by
+        label. The u_i and x_i are then free parts, which the penalties are on, plus the features times matrices that all items share: what
+        is known about rare items comes from items with similar features, and ``law_.add_items(features=…)`` adds items that nobody has
+        bought yet. Over families, features are means over their items.
     learning_rate, minutes, patience, validation_fraction, checkpoint, device, random_state, progress
         As in :class:`NDPP`.
     dtype : {"float32", "float64"}, optional
@@ -101,10 +108,13 @@ class MixtureNDPP(BasketModel[Shape, Components]):
     penalty: float = 10.0
     tie_penalty: float = 2.0
     families: Any = "auto"
+    item_features: Any = None
     max_epochs: int = 12
 
     def _shape(self, baskets: Baskets) -> Shape:
         """Return the shape, from the number of items and of their occurrences where it is not given."""
+        if self.item_features is not None:
+            read_features(self.item_features, baskets.labels, baskets.n_items)  # raises early
         root = math.sqrt(baskets.n_items)
         n_occurrences = occurrences(baskets, weights_of(baskets)).sum()
         n_missions = min(MAX_COMPONENTS, max(1, int(n_occurrences // OCCURRENCES)))
@@ -125,7 +135,13 @@ class MixtureNDPP(BasketModel[Shape, Components]):
         families = self.families
         if hasattr(families, "items"):
             families = {str(item): str(family) for item, family in families.items()}
-        return shape._asdict() | penalties | {"families": np.asarray(families).tolist()}
+        own = {"families": np.asarray(families).tolist()}
+        if self.item_features is not None:
+            own["item_features"] = zlib.crc32(self._features().tobytes())
+        return shape._asdict() | penalties | own
+
+    def _features(self) -> FloatArray:
+        return read_features(self.item_features, self.labels_, self.n_features_in_)
 
     def _penalties(self) -> tuple[float, float]:
         return number(self.penalty, "penalty"), number(self.tie_penalty, "tie_penalty")
@@ -148,7 +164,7 @@ class MixtureNDPP(BasketModel[Shape, Components]):
         saved = {} if run.saved is None else run.saved.candidates()
         pilots = len(saved) or (2 if isinstance(self.families, str) else 1)
         seconds = 0.0 if saved else pilots * seconds_of_start(training, held_out, shape)
-        return self._objective(None, data, judged, values), Forecast(0.0, 0.0, seconds, pilots)
+        return self._objective(None, data, judged, values, is_trial=True), Forecast(0.0, 0.0, seconds, pilots)
 
     def _objectives(
         self, shape: Shape, training: Baskets, held_out: Baskets, run: Run
@@ -180,11 +196,33 @@ class MixtureNDPP(BasketModel[Shape, Components]):
         return self._objective(patterns, data, judged, values)
 
     def _objective(
-        self, patterns: Patterns | None, data: FamilyData, judged: FamilyData, values: Sequence[Any]
+        self,
+        patterns: Patterns | None,
+        data: FamilyData,
+        judged: FamilyData,
+        values: Sequence[Any],
+        *,
+        is_trial: bool = False,
     ) -> MixtureObjective:
         begin = Components(*(torch.as_tensor(one).to(self.device, self._dtype()).contiguous() for one in values))
         begin = begin._replace(X=begin.X[: data.touched.n_items].clone())
-        return MixtureObjective(patterns, self._penalties(), begin, data, judged)
+        begin = begin._replace(in_factors=begin.in_factors.to(begin.X), in_X=begin.in_X.to(begin.X))
+        if self.item_features is None or is_trial:
+            return MixtureObjective(patterns, self._penalties(), begin, data, judged)
+        F = self._features()
+        F /= scale_of(F)
+        rows = F
+        if patterns is not None:
+            sizes = np.bincount(patterns.families, minlength=patterns.n_families)
+            rows = np.stack([np.bincount(patterns.families, column) for column in F.T], axis=1) / sizes[:, None]
+            F = rows[patterns.states]
+        features = torch.as_tensor(F).to(begin.X), torch.as_tensor(rows).to(begin.X)
+        if not begin.in_X.numel():
+            matrix, free = regressed(features[0], begin.factors)
+            begin = begin._replace(
+                factors=free, in_factors=matrix, in_X=begin.X.new_zeros(F.shape[1], begin.X.shape[1])
+            )
+        return MixtureObjective(patterns, self._penalties(), begin, data, judged, features)
 
     def _patterns(self, baskets: Baskets, run: Run) -> Patterns | None:
         """Return families and their states; None if there are none, or no time to find them."""
@@ -237,6 +275,8 @@ class MixtureNDPP(BasketModel[Shape, Components]):
         super()._keep(trained)
         assert isinstance(trained.objective, MixtureObjective)
         self.penalties_ = tuple(trained.objective.penalties)
+        if self.item_features is not None:
+            self.law_.features = trained.objective.feature_map(trained.best, scale_of(self._features()))
         if isinstance(self.law_, TiedMixture) and self.ended_ != "interrupted":
             self.law_ = self.law_.normalized()
 

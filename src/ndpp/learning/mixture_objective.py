@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ndpp._types import FloatArray, IntArray
+from ndpp.laws.changes import FeatureMap
 from ndpp.laws.families import FamilyMixture
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.patterns import Patterns
@@ -42,6 +43,7 @@ def pattern_tensors(patterns: Patterns) -> dict[str, Tensor]:
 class MixtureObjective(Objective[Components]):
     """−mean log P and penalties on u and X, which follow the validation baskets: ``least`` are the lowest, ``penalties`` those in force.
 
+    With ``features``, those of states and of what is tied, u and X are free parts beside the features, and penalties are on these.
     With ``patterns`` components have odds of the states of families, and families are tied; without them every item is a family, in its
     only state.
     """
@@ -55,15 +57,26 @@ class MixtureObjective(Objective[Components]):
     start: Components
     training: FamilyData
     validation: FamilyData
+    features: tuple[Tensor, Tensor] | None = None
 
     def __post_init__(self) -> None:
         self.penalties = list(self.least)
         self.rates, self.n_baskets = (1.0,) * len(self.start), len(self.training.touched)
+        if self.features is not None:  # a step moves rows about as far by their features as by themselves
+            rates = (1 / max(1.0, float(one.abs().sum(1).mean())) for one in self.features)
+            self.rates = (*self.rates[:-2], *rates)
         self.rank = self.start.X.shape[1]
         self.expansion: tuple[int, Expansion] | None = None
         self.total, self.validation_weights = total_weight(self.training.touched), weights_of(self.validation.touched)
         self.nonempty = all(part.touched.sizes.all() for part in (self.training, self.validation))
         self.sums: Sums | None = None
+
+    def whole(self, at: Components) -> Components:
+        """Return the parameters with u and X as they are with their features, and no more features to add."""
+        if self.features is None or not at.in_X.numel():
+            return at
+        factors, X = at.factors + self.features[0] @ at.in_factors, at.X + self.features[1] @ at.in_X
+        return at._replace(factors=factors, X=X, in_factors=at.in_factors[:0], in_X=at.in_X[:0])
 
     def log_odds(self, at: Components, which: Tensor) -> Tensor:
         """Return the log-odds (C, m) of m families, their ids ascending."""
@@ -114,6 +127,7 @@ class MixtureObjective(Objective[Components]):
 
     def loss(self, at: Components, which: IntArray, step: int) -> Loss[Components]:
         """Return the mean of −log P over a batch, with penalties and half an occurrence of each item, and its gradient."""
+        free, at = at, self.whole(at)
         ties = self._expanded(at, step)
         log_z, slopes = self.normalizers(at, ties)
         leaves = Components(*(tensor.detach().requires_grad_() for tensor in at))
@@ -131,13 +145,21 @@ class MixtureObjective(Objective[Components]):
         (of_ties, in_X), n, (first, second) = ties.ties(at.X), self.total, self.penalties
         if weights is not None:  # every basket counts its own log Z
             of_ties, in_X = weights.mean() * of_ties, in_X.mul_(weights.mean())
-        prior = first * at.factors.square().sum() + second * at.X.square().sum()
+        prior = first * free.factors.square().sum() + second * free.X.square().sum()
         prior -= (at.bias / 2 - F.softplus(at.bias)).sum()
         gradient.bias.add_(in_z @ slopes).add_(torch.sigmoid(at.bias) - 0.5, alpha=1 / n)
-        gradient.factors.addmm_(slopes.T, in_z[:, None] * at.missions).add_(at.factors, alpha=2 * first / n)
+        gradient.factors.addmm_(slopes.T, in_z[:, None] * at.missions)
         gradient.missions.add_(in_z[:, None] * (slopes @ at.factors))
         gradient.levels.add_(in_z * slopes.sum(1))
-        gradient.X.add_(in_X).add_(at.X, alpha=2 * second / n)
+        gradient.X.add_(in_X)
+        if self.features is not None:
+            prior += first * free.in_factors.square().sum() + second * free.in_X.square().sum()
+            gradient = gradient._replace(
+                in_factors=self.features[0].T @ gradient.factors + 2 * first / n * free.in_factors,
+                in_X=self.features[1].T @ gradient.X + 2 * second / n * free.in_X,
+            )
+        gradient.factors.add_(free.factors, alpha=2 * first / n)
+        gradient.X.add_(free.X, alpha=2 * second / n)
         return Loss(prior / n + of_ties - likelihood.detach(), gradient)
 
     def _expanded(self, at: Components, step: int) -> Expansion:
@@ -152,6 +174,7 @@ class MixtureObjective(Objective[Components]):
 
     def log_probs(self, parameters: Components) -> FloatArray:
         """Return log P of each validation basket."""
+        parameters = self.whole(parameters)
         with torch.no_grad():
             self.sums = Sums.of(parameters, partial(self.log_odds, parameters))
         return self._log_probs(parameters, self.sums.log_normalizers())
@@ -166,6 +189,7 @@ class MixtureObjective(Objective[Components]):
     def adapt(self, mean: Components, value: float) -> None:
         """Raise the penalties of u and of X that should be smaller, and lower the others; ``value`` is what :meth:`log_probs` came to."""
         assert self.sums is not None
+        mean = self.whole(mean)
         tied_less = self._log_probs(mean._replace(X=PROBE * mean.X), self.sums.log_normalizers(PROBE))
         varied_less = self.log_probs(mean._replace(factors=PROBE * mean.factors))
         for i, smaller in enumerate((varied_less, tied_less)):
@@ -174,11 +198,17 @@ class MixtureObjective(Objective[Components]):
 
     def law(self, parameters: Components, labels: tuple[str, ...] | None) -> Mixture:
         """Return the mixture. With families, what is learned are the odds of all non-empty sets of each state."""
-        own, (odds, X, W, weights) = self.patterns, parameters.arrays()
+        own, (odds, X, W, weights) = self.patterns, self.whole(parameters).arrays()
         if own is not None:
             odds = odds / np.expm1(own.log_totals)
             return FamilyMixture(odds, own.odds, own.families, own.states, X, W, weights, labels=labels)
         return Mixture.tied(odds, X, W, weights, labels=labels)
+
+    def feature_map(self, parameters: Components, scale: float) -> FeatureMap:
+        """Return what the features of an item, whose unit here is ``scale``, make of its ties and log-odds."""
+        exact = Components(*(tensor.detach().cpu().double() for tensor in parameters))
+        odds = torch.cat([exact.in_factors @ exact.missions.T / scale, exact.levels[None]])
+        return FeatureMap((exact.in_X / scale).numpy(), odds.numpy())
 
     def renewed(self, n_items: int | None) -> float:
         """Return about what share of the items a renewal of the expansion is about, after the first one of an epoch."""
@@ -189,7 +219,8 @@ class MixtureObjective(Objective[Components]):
     def narrower(self) -> MixtureObjective | None:
         """Return the same objective with half the columns of X."""
         rank = 2 * (self.rank // 4)
-        return replace(self, start=self.start._replace(X=self.start.X[:, :rank])) if rank else None
+        start = self.start._replace(X=self.start.X[:, :rank], in_X=self.start.in_X[:, :rank])
+        return replace(self, start=start) if rank else None
 
     def state(self) -> Checkpoint:
         """Return the penalties in force, and the patterns, so that nobody has to find them again."""

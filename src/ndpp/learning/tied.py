@@ -40,7 +40,8 @@ LogOdds = Callable[[Tensor], Tensor]
 class Components(NamedTuple):
     """What is trained: b (n,), u (n, r), X (n, d), z (C, r), a (C,), and log π (C,) up to a constant.
 
-    Checkpoints hold the tensors under these names.
+    If items have f features, u and X are those that ``in_factors`` (f, r) and ``in_X`` (f, d) times the features are added to. Checkpoints
+    hold the tensors under these names.
     """
 
     bias: Tensor
@@ -49,6 +50,8 @@ class Components(NamedTuple):
     missions: Tensor
     levels: Tensor
     shares: Tensor
+    in_factors: Tensor = torch.empty(0, 0)
+    in_X: Tensor = torch.empty(0, 0)
 
     def log_odds(self, which: Tensor | slice = slice(None)) -> Tensor:
         """Return log Δ of all or some of the items, shape (C, n)."""

@@ -1,0 +1,128 @@
+"""``ndpp items``: new, renamed and withdrawn products in a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from ndpp._show import Table
+from ndpp.baskets.files import read_table
+from ndpp.baskets.labels import MISSING, many
+from ndpp.cli import options as o
+from ndpp.cli.files import Source, check_output, load_model, require
+from ndpp.cli.guard import say
+from ndpp.cli.lists import Lists
+from ndpp.cli.output import Report, emit, working
+from ndpp.errors import InvalidInputError
+from ndpp.laws.files import load_metadata, save
+from ndpp.laws.similar import similar_items
+
+ADD = (
+    "Table of new items: the column item; perhaps like, an item that it behaves like, with weight, in as many rows as it takes; and "
+    "popularity, its expected share of baskets. Items without like are placed by their names."
+)
+REMOVE = "File of items that leave, one per line, or the column item of a table."
+RENAME = "Table of new names: the columns old and new."
+
+
+def items(
+    model: o.Model,
+    add: Annotated[str | None, o.file(ADD, show_default=False)] = None,
+    remove: Annotated[str | None, o.file(REMOVE, show_default=False)] = None,
+    rename: Annotated[str | None, o.file(RENAME, show_default=False)] = None,
+    output: Annotated[Path | None, o.file("The model file to write.", "--output", "-o", show_default=False)] = None,
+    encoding: o.Encoding = None,
+    unknown: o.UnknownItems = o.Unknown.error,
+    as_json: o.Json = False,
+) -> None:
+    """Add, remove and rename items of a model, without fitting it again.
+
+    Items get new names first, then new ones join, which may be like some that leave, and then these leave. Sets of the other items keep
+    their probabilities relative to each other. New items are listed with what they are like and their share of baskets.
+
+    \b
+    Examples:
+      ndpp items shop.safetensors --add new.csv --remove gone.txt --rename names.csv -o shop2.safetensors
+    """
+    require(output is not None, "-o names the model file to write")
+    require(any((add, remove, rename)), "--add, --remove and --rename say what to change; none is given")
+    assert output is not None
+    check_output(output, ".safetensors", inputs=(model, add, remove, rename))
+    law: Any = load_model(model)
+    if rename is not None:
+        law = law.rename(_names(rename, encoding))
+    new: dict[str, Any] = {}
+    popularity: dict[str, float] = {}
+    if add is not None:
+        new, popularity = _new(add, law, encoding)
+        with working("Placing the new items"):
+            law = law.add_items(new, popularity)
+    n_gone = 0
+    if remove is not None:
+        gone = Lists(o.Limits(), encoding=encoding, unknown=unknown).read(law, remove)
+        n_gone, law = len(gone), law.remove(gone)
+        left = {label: share for label, share in popularity.items() if label in law.catalogue}
+        law = law.tilt_to(left) if left else law
+    save(law, output, metadata=load_metadata(model))
+    shares = dict(zip(law.labels or (), law.inclusion_probabilities())) if new else {}
+    rows = [(label, ", ".join(map(str, like)), shares[label]) for label, like in new.items() if label in shares]
+    data = {
+        "items": law.n_items,
+        "added": [{"item": i, "like": like, "popularity": p} for i, like, p in rows],
+        "removed": n_gone,
+    }
+    emit(Report(data, Table(("item", "like", "popularity"), rows)), None, as_json=as_json)
+    say(f"{str(output)!r} has {many(law.n_items, 'item')}: {len(new):,} new, {n_gone:,} gone")
+
+
+def _rows(
+    path: str, encoding: str | None, needed: Sequence[str], also: Sequence[str] = ()
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield where each row of a table is, in words, and its words in these columns, "" for what is missing."""
+    advice = f"The table needs the column{'s' * (len(needed) > 1)} {' and '.join(map(repr, needed))}"
+    table = read_table(Source(path).target, encoding, needed=needed, also=also, advice=advice)
+    n_rows = len(table.columns[needed[0]])
+    columns = [table.columns.get(name, [None] * n_rows) for name in (*needed, *also)]
+    for i, values in enumerate(zip(*columns)):
+        where = f"{path}, row {i + 1}" if table.lines is None else f"{path}, line {table.lines[i]}"
+        words = ["" if value is None else str(value).strip() for value in values]
+        yield where, ["" if word in MISSING else word for word in words]
+
+
+def _names(path: str, encoding: str | None) -> dict[str, str]:
+    out: dict[str, str] = {}
+    for where, (old, new) in _rows(path, encoding, ("old", "new")):
+        if not old or not new or out.get(old, new) != new:
+            raise InvalidInputError(f"{where}: expected an old and a new name, one for each item; got {old!r}, {new!r}")
+        out[old] = new
+    return out
+
+
+def _new(path: str, law: Any, encoding: str | None) -> tuple[dict[str, Any], dict[str, float]]:
+    """Return what new items are like, by name where the table does not say, and their shares where it does."""
+    like: dict[str, dict[str, float]] = {}
+    popularity: dict[str, float] = {}
+    for where, (item, other, weight, share) in _rows(path, encoding, ("item",), ("like", "weight", "popularity")):
+        if not item:
+            raise InvalidInputError(f"{where}: expected an item; there is none")
+        own = like.setdefault(item, {})
+        if other in own:
+            raise InvalidInputError(f"{where}: {item!r} is like {other!r} already")
+        if other:
+            own[other] = _number(where, "weight", weight or "1")
+        if share:
+            found = _number(where, "popularity", share)
+            if popularity.setdefault(item, found) != found:
+                raise InvalidInputError(f"{where}: {item!r} has another popularity already, {popularity[item]:g}")
+    if not like:
+        raise InvalidInputError(f"{path} names no item to add")
+    nameless = [item for item, own in like.items() if not own]
+    return like | similar_items(law, nameless), popularity
+
+
+def _number(where: str, column: str, word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        raise InvalidInputError(f"{where}: {column} should be a number; got {word!r}") from None
