@@ -11,7 +11,8 @@ const KINDS = { known: "Known here. What they have bought before is marked.", ne
 export const whose = () => ($("who").hidden || !$("customer").value.trim() ? {} : { customer: $("customer").value.trim() });
 export const isNamed = () => "customer" in whose();
 
-export const tell = (answer) => { $("who-said").textContent = KINDS[answer?.customer] ?? ""; };
+// Say whether the service knows the customer, unless the answer is about another one, who was named before.
+export const tell = (answer, { customer } = whose()) => { if (customer === whose().customer) $("who-said").textContent = KINDS[answer?.customer] ?? ""; };
 export const boughtBefore = ({ usual = 0 }) => (usual > 0 ? make("p", { class: "own" }, `bought before: ${share(Math.min(1, usual))} of baskets`) : null);
 
 // Offer the field if the service has customers; what was typed in this tab before is still there.

@@ -66,11 +66,11 @@ function reasons({ mission, because, ties, usual = 0, by_item: byItem }, mission
 }
 
 function showNext() {
-  const basket = state.basket, limits = inWords(true), chosen = basket.length ? document.querySelector("[name=ranking]:checked").value : "continuation";
+  const basket = state.basket, limits = inWords(true), who = whose(), chosen = basket.length ? document.querySelector("[name=ranking]:checked").value : "continuation";
   $("ranking").hidden = basket.length === 0;
   $("next-title").textContent = basket.length ? "What goes with it" : isNamed() ? "What comes next" : "What is bought most";
-  fill("next", () => Promise.all([ask("recommend", { basket, n: 10, ranking: chosen, why: true, limits, ...whose() }), colours()]), ([answer, missions]) => {
-    tell(answer);
+  fill("next", () => Promise.all([ask("recommend", { basket, n: 10, ranking: chosen, why: true, limits, ...who }), colours()]), ([answer, missions]) => {
+    tell(answer, who);
     if (!answer.items.length) return quiet(limits.length ? "Nothing else fits within the limits." : "No item can join this basket.");
     const next = (r) => (answer.customer === "known" ? ["expected ", ...inSuch(r.share, "their baskets")] : inSuch(r.share, "all baskets"));
     if (!basket.length) return rows(answer.items.map((r) => row(r.item, next(r), r.share, boughtBefore(r))));
