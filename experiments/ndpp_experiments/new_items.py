@@ -32,6 +32,7 @@ from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.datasets import load_baskets, make_baskets
 from ndpp.errors import DataNotFoundError, InvalidInputError
+from ndpp.laws import Law
 from ndpp_experiments.plots import Bar, rejections
 from ndpp_experiments.record import Finding, Result, Say
 
@@ -101,7 +102,7 @@ def measure(*, quick: bool, seed: int, say: Say) -> Result:
         for features in (False, True):
             path = Path(folder or "") / f"{name}{'.features' * features}.safetensors"
             if folder is None or not path.exists():
-                models[features] = ndpp.Law.of(_fitted(split, features, QUICK if quick else {}, seed=seed))
+                models[features] = Law.of(_fitted(split, features, QUICK if quick else {}, seed=seed))
                 continue
             models[features] = ndpp.load(path)
             if models[features].labels != split.train.labels:
@@ -151,9 +152,9 @@ def split_of(name: str, seed: int) -> Split:
     )
     shares = np.bincount(train.indices, minlength=n) / len(train)
     cut = [kept for basket in train if len(kept := basket[basket < len(known)])]
-    kept = Baskets.from_lists(cut, n_items=len(known))
-    kept = Baskets._trusted(kept.indptr, kept.indices, len(known), names[: len(known)])
-    return Split(kept, test, names, known, shares)
+    made = Baskets.from_lists(cut, n_items=len(known))
+    made = Baskets._trusted(made.indptr, made.indices, len(known), names[: len(known)])
+    return Split(made, test, names, known, shares)
 
 
 def _synthetic(seed: int) -> Baskets:
