@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,8 +28,7 @@ from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import many
-from ndpp.errors import DataWarning, InvalidInputError, RefusedUpdateError
-from ndpp.inference import continuation_scores_many
+from ndpp.errors import InvalidInputError, RefusedUpdateError
 from ndpp.laws.files import load, load_metadata
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
@@ -38,6 +36,7 @@ from ndpp.learning.base import number, set_aside
 from ndpp.learning.batches import WeightedBaskets
 from ndpp.learning.fitting import read_orders
 from ndpp.learning.trainer import Objective, P, Trainer, TrainingSettings
+from ndpp.learning.turnover import items_entered, items_left, names_of, over, possible, young_levels
 from ndpp.learning.warm import warm_objective
 
 MEMORY = "memory"
@@ -52,8 +51,6 @@ NOISE = 2.0
 """Standard errors by which a difference must exceed zero not to be taken for noise."""
 STRUCTURE = 0.25
 """Orders of which the law knows less than this share of what it knows of its own samples are taken for those of another shop."""
-LIKE, LIKE_ORDERS = 5, 200
-"""How many items a new one is like, and most orders that are asked which."""
 SAMPLED, KEPT = 16, 5000
 """One order in so many is remembered, and most that are."""
 CARRIED = ("names", "gate")
@@ -229,17 +226,18 @@ def update(
             f"{'all' if again == 1 else f'about {again:.0%}'} of these orders were in an earlier update",
             advice="Leave them out, or count them again with {force:True}.",
         )
-    start, tonight, skipped = _items_entered(law, tonight, least_orders, like)
+    start, tonight, skipped = items_entered(law, tonight, least_orders, like)
     entered = () if start.labels is None else start.labels[law.n_items :]
-    start, tonight, unsold = _items_left(start, tonight, memory.unsold, drop, drop_after)
-    left = _names(law)[~np.isin(_names(law), _names(start))]
+    start, tonight, unsold = items_left(start, tonight, memory.unsold, drop, drop_after)
+    left = names_of(law)[~np.isin(names_of(law), names_of(start))]
     fade = 1.0 if half_life is None else 0.5 ** (len(tonight) / number(half_life, "half_life", above_zero=True))
-    start, young = _young_levels(start, tonight, {name: fade * n for name, n in memory.young.items()}, entered)
+    young = {name: fade * n for name, n in memory.young.items() if n < memory.orders / 2}
+    start, young = young_levels(start, tonight, young, entered)
     parts = set_aside(tonight, 0.1, np.random.default_rng(random_state))
     if validation is not None:
         known = _read(validation, law, file, options)
-        parts = tonight, _possible(start, _over(known, start))
-    old = None if keep is None else _possible(start, _over(_read(keep, law, file, options), start))
+        parts = tonight, possible(start, over(known, start))
+    old = None if keep is None else possible(start, over(_read(keep, law, file, options), start))
     trained = _trained(
         start, *parts, old, number(old_weight, "old_weight", above_zero=True) * fade * memory.orders,
         epochs=check_count(max_epochs, "max_epochs"), rate=number(learning_rate, "learning_rate", above_zero=True),
@@ -272,11 +270,6 @@ def _opened(model: Any) -> tuple[Any, dict[str, Any]]:
     return Law.required(model), {} if about is None else about()
 
 
-def _names(law: Any) -> Any:
-    """Return the names of the items as an array; their ids if they have none."""
-    return np.arange(law.n_items) if law.labels is None else np.array(law.labels, object)
-
-
 def _read(orders: Any, law: Any, file: Mapping[str, Any], options: Mapping[str, Any]) -> Baskets:
     """Return the orders that are not empty, over the items of the law and those that are new; raise if there is nothing to learn from."""
     orders = getattr(orders, "baskets", orders)
@@ -295,36 +288,10 @@ def _read(orders: Any, law: Any, file: Mapping[str, Any], options: Mapping[str, 
         raise InvalidInputError(f"orders by ids must be over the {law.n_items} items of the model; got {found.n_items}")
     if not (found.indices < law.n_items).any():
         what = f"none of {many(len(found), 'order')} has an item of the model" if len(found) else "there are no orders"
-        such = f"; it knows {', '.join(map(repr, _names(law)[:3]))}, …" if len(found) else ""
+        such = f"; it knows {', '.join(map(repr, names_of(law)[:3]))}, …" if len(found) else ""
         raise InvalidInputError(what + such, advice="Are these the right file and columns ({basket}, {item})?")
     some: Baskets = found.select(min_size=int(law.nonempty))
     return some
-
-
-def _over(baskets: Baskets, law: Any) -> Baskets:
-    """Return the baskets without items that the law does not have, over its items; without those that have no other."""
-    place = {name: i for i, name in enumerate(_names(law).tolist())}
-    names = range(baskets.n_items) if baskets.labels is None else baskets.labels
-    new = np.array([place.get(name, -1) for name in names], np.int64)[baskets.indices]
-    owner = np.repeat(np.arange(len(baskets)), baskets.sizes)[new >= 0]
-    order = np.lexsort([new[new >= 0], owner])
-    first = np.searchsorted(owner, np.arange(len(baskets) + 1))
-    made = Baskets(first, new[new >= 0][order], law.n_items, law.labels, baskets.basket_ids)
-    return made[(made.sizes > 0) | (baskets.sizes == 0)]
-
-
-def _possible(law: Any, baskets: Baskets) -> Baskets:
-    """Return the baskets that the law can have: a kernel has none that are larger than its rank."""
-    kept = baskets.select(max_size=law.max_size)
-    if len(kept) < len(baskets):
-        warnings.warn(
-            f"left out {many(len(baskets) - len(kept), 'order')} of more than {law.max_size} items",
-            DataWarning,
-            stacklevel=4,
-        )
-    if not len(kept):
-        raise InvalidInputError(f"all orders have more than {law.max_size} items, the most that the model can have")
-    return kept
 
 
 def _digests(orders: Baskets) -> Any:
@@ -335,83 +302,6 @@ def _digests(orders: Baskets) -> Any:
         for key, items in zip(orders.basket_ids or (), orders._named(as_labels=orders.labels is not None))
     ]
     return np.array([all_of_them, *(one for one in own if one % SAMPLED == 0)], np.int64)
-
-
-def _items_entered(
-    law: Any, orders: Baskets, least_orders: int, like: Mapping[str, Any] | None
-) -> tuple[Any, Baskets, tuple[str, ...]]:
-    """Return the law with the new items that enough orders have, the orders over its items, and the new items that are too rare."""
-    counts = np.bincount(orders.indices, minlength=orders.n_items)
-    new = np.arange(law.n_items, orders.n_items)
-    own = [i for i in new if counts[i] >= check_count(least_orders, "least_orders", least=1)]
-    skipped = tuple(orders.labels[i] for i in new if i not in own) if orders.labels else ()
-    if skipped:
-        warnings.warn(
-            f"left {many(len(skipped), 'new item')} out, such as {skipped[0]!r}, of which there are fewer than {least_orders} orders",
-            DataWarning, stacklevel=3,
-        )  # fmt: skip
-    if own:
-        assert orders.labels is not None
-        given = like or {}
-        found = {orders.labels[i]: given.get(orders.labels[i]) or _alike(law, orders, i) for i in own}
-        law = law.add_items(found, popularity={orders.labels[i]: counts[i] / len(orders) for i in own})
-    return law, _possible(law, _over(orders, law)), skipped
-
-
-def _alike(law: Any, orders: Baskets, item: int) -> dict[str, float]:
-    """Return the items that the law expects in the place of a new one, beyond their popularity, with weights."""
-    with_it = np.array([item in order for order in orders])
-    beside = _over(orders[with_it][:LIKE_ORDERS], law)
-    popularity = np.log(law.inclusion_probabilities().clip(1e-12))
-    if not len(beside):  # it always comes alone or with other new ones: like what is about as popular
-        lift = -np.abs(popularity - np.log(with_it.mean()))
-    else:
-        with np.errstate(divide="ignore"):
-            scores = np.log(continuation_scores_many(law, beside).clip(1e-300))
-        scores[np.repeat(np.arange(len(beside)), beside.sizes), beside.indices] = 0.0
-        lift = (scores - popularity).clip(-5, 5).mean(axis=0)
-    best = np.argsort(-lift, kind="stable")[:LIKE]
-    return {law.labels[i]: float(np.exp(lift[i] - lift[best[0]])) for i in best.tolist()}
-
-
-def _items_left(
-    law: Any, orders: Baskets, before: Mapping[str, int], drop: Iterable[str | int], drop_after: int | None
-) -> tuple[Any, Baskets, dict[str, int]]:
-    """Return the law and the orders without items that leave, and in how many updates each of the others was not sold."""
-    sold = np.bincount(orders.indices, minlength=law.n_items) > 0
-    unsold = {str(name): before.get(str(name), 0) + 1 for name in _names(law)[~sold]}
-    gone = list(drop)
-    if drop_after is not None:
-        gone += [
-            name
-            for name in _names(law).tolist()
-            if unsold.get(str(name), 0) >= check_count(drop_after, "drop_after", least=1)
-        ]
-    if not gone:
-        return law, orders, unsold
-    rest = law.remove(gone)
-    return rest, _over(orders, rest), {name: n for name, n in unsold.items() if name in set(map(str, _names(rest)))}
-
-
-def _young_levels(
-    law: Any, orders: Baskets, young: Mapping[str, float], entered: Sequence[str]
-) -> tuple[Any, dict[str, float]]:
-    """Return the law with items of which it has seen few orders at their mean popularity since they entered, and how many there were.
-
-    Pseudo-orders would hold them where they were on their first night.
-    """
-    place, share = (
-        {name: i for i, name in enumerate(law.labels or ())},
-        np.bincount(orders.indices, minlength=law.n_items),
-    )
-    chances, factors, n = law.inclusion_probabilities() if young else None, {}, len(orders)
-    for name, weight in young.items():
-        if chances is not None and name in place:
-            p = chances[place[name]]
-            mean = np.clip((weight * p + share[place[name]]) / (weight + n), 1e-9, 1 - 1e-9)
-            factors[name] = mean * (1 - p) / (p * (1 - mean))
-    seen = {name: weight + n for name, weight in {**young, **dict.fromkeys(entered, 0.0)}.items() if name in place}
-    return (law.tilt(factors) if factors else law), seen
 
 
 def _trained(
@@ -485,9 +375,9 @@ def _check_shop(law: Any, orders: Baskets, drawn: Baskets, rng: np.random.Genera
 
 def _changes(old: Any, new: Any) -> tuple[ItemChange, ...]:
     """Return the items whose probability has changed most, by the difference of the roots."""
-    before = dict(zip(_names(old).tolist(), old.inclusion_probabilities().tolist()))
+    before = dict(zip(names_of(old).tolist(), old.inclusion_probabilities().tolist()))
     pairs = [
         ItemChange(name, before.get(name, 0.0), p)
-        for name, p in zip(_names(new).tolist(), new.inclusion_probabilities().tolist())
+        for name, p in zip(names_of(new).tolist(), new.inclusion_probabilities().tolist())
     ]
     return tuple(sorted(pairs, key=lambda one: -abs(np.sqrt(one.after) - np.sqrt(one.before)))[:CHANGED])
