@@ -386,7 +386,7 @@ class Customers:
     def forget(self, customer: Any) -> Customers:
         """Return the customers without one of them; the file that :meth:`save` then writes has nothing of this customer."""
         if customer not in self:
-            raise InvalidInputError("is not a customer, so there is nothing to forget", argument="customer")
+            raise InvalidInputError("there is no such customer, so there is nothing to forget")
         gone = Store.blank(encoded([customer]))
         return self._changed(layers=self.layers.with_changed(gone))
 
