@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -254,6 +255,12 @@ class Customers:
         self._raise(chances[None], own, time)
         return rule.best(chances, ids)
 
+    def bought(self, customers: Sequence[Any] = (), *, history: Any = None) -> list[dict[int, float]]:
+        """Return how often each customer, or the one with this history, buys their own items, by id: the decayed share of their baskets."""
+        own = self._state(encoded(customers)) if history is None else self._own(None, history)
+        pairs = list(zip(own.items.tolist(), (own.counts / own.mass[own.owners]).tolist()))
+        return [dict(pairs[start:end]) for start, end in pairwise(own.indptr.tolist())]
+
     # -- many customers ------------------------------------------------------------------------------------------------------
 
     def recommend_many(
@@ -336,6 +343,12 @@ class Customers:
     def __len__(self) -> int:
         return len(self.layers)
 
+    def __iter__(self) -> Iterator[str]:
+        """Yield the ids of all customers."""
+        base, changed = self.layers.base.ids, self.layers.changed.ids
+        for place in self.layers.all().tolist():
+            yield (base[place] if place < len(base) else changed[place - len(base)]).decode()
+
     def __contains__(self, customer: object) -> bool:
         return bool(self._state(encoded([customer])).mass[0] > 0)
 
@@ -377,7 +390,7 @@ class Customers:
     def forget(self, customer: Any) -> Customers:
         """Return the customers without one of them; the file that :meth:`save` then writes has nothing of this customer."""
         if customer not in self:
-            raise InvalidInputError("is not a customer, so there is nothing to forget", argument="customer")
+            raise InvalidInputError("there is no such customer, so there is nothing to forget")
         gone = Store.blank(encoded([customer]))
         return self._changed(layers=self.layers.with_changed(gone))
 
