@@ -62,7 +62,7 @@ class Customers:
     """What customers bought so far, and the law of each one's next basket: the law of all, with the customer's own items tilted.
 
     The chance of an item in a customer's basket is p′ = 1 − (1 − p)(1 − α h), where p is that of the law and h the decayed share of the
-    customer's baskets that hold the item; the tilt of the item by p′(1 − p) / (p (1 − p′)) has this effect. :meth:`fit` makes customers.
+    customer's baskets that hold the item. A factor for the item in every component has this effect. :meth:`fit` makes customers.
 
     Examples
     --------
@@ -205,7 +205,8 @@ class Customers:
     def law(self, customer: Any = None, *, history: Any = None, time: Any = None) -> Any:
         """Return the law of a customer's baskets, the plain one for a new customer: it draws, completes and recommends as any other.
 
-        The chance of an own item is exactly p′ where the customer has one of them; together, items that attract raise each other further.
+        Every component is tilted by :meth:`factors`, and the weights of components stay. The chance of an own item is exactly p′ if it is
+        the only one; several that attract each other are raised a little further.
         """
         return self._law(self._own(customer, history), time)
 
