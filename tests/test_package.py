@@ -21,6 +21,7 @@ HEAVY = ("numba", "torch", "sklearn", "matplotlib", "pandas", "polars", "pyarrow
 ROOMS = (
     "samplers",
     "learning",
+    "customers",
     "metrics",
     "diagnostics",
     "datasets",
@@ -33,6 +34,7 @@ ROOMS = (
 QUESTIONS = {"recommend": "ndpp.recommend"}
 """The question that ``ndpp.answers`` asks by the name of the function that answers it, to return the answer as a record."""
 UNLISTED = {
+    "ndpp.baskets.orders": ["Orders"],
     "ndpp_experiments.registry": ["EXPERIMENTS", "reproduce"],
     "ndpp.samplers.registry": ["SAMPLERS", "Request", "SamplerSpec", "Sizes", "Timing", "find", "offered"],
     "ndpp.features": ["Features", "fourier", "nystroem", "pivoted_cholesky"],

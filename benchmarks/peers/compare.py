@@ -67,6 +67,7 @@ def parts(folder: str) -> dict[str, Part]:
             "benchmarks/bench_diversify.py", f"{results}/diverse_gpu.json", 1, "--device", "cuda", missing=cuda
         ),
         "models": script(f"{PUBLISH}/peers/run.py", "results/peers.json", 40, *peers, missing=data),
+        "next_basket": Part((*reproduce, "next_basket", "-o", "results"), "results/next_basket.json", 30, data),
         "registries": Part((*reproduce, "registries", "-o", "results"), "results/registries.json", 10, data),
     }
 

@@ -48,8 +48,7 @@ class Results:
         self.table, self.single, self.prepared = (
             self.read(f"results/{n}.json") for n in ("samplers", "single", "prepare")
         )
-        with open(root / "results" / "samplers.csv", newline="", encoding="utf-8") as file:
-            recorded = [_sampler_time(row) for row in csv.DictReader(file)]
+        recorded = [_sampler_time(row) for row in self.rows("results/samplers.csv")]
         self.sampler_times = [time for time in recorded if time.task != PREPARATION]
         if self.table["quick"] or self.single["quick"]:
             raise ValueError(
@@ -60,6 +59,11 @@ class Results:
 
     def read(self, name: str) -> Any:
         return json.loads((self.root / name).read_text(encoding="utf-8"))
+
+    def rows(self, name: str) -> list[dict[str, str]]:
+        """Return the rows of a table."""
+        with open(self.root / name, newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
 
     def of(self, sampler: str, task: str) -> list[SamplerTime]:
         """Return the times of one sampler and task, one per kernel."""
@@ -280,6 +284,8 @@ def pages(root: Path = ROOT) -> dict[str, str]:
     texts["paper/paper.md"]["models"] = figures_evaluation.hit_rates(summary["records"])
     texts["README.md"]["compared"] = figures_evaluation.at_a_glance(summary["records"], peers)
     texts["docs/quality.md"] = figures_evaluation.parts(summary["records"], quality["records"], peers, alike)
+    next_basket, within = (results.rows(f"results/{name}.csv") for name in ("next_basket", "next_basket-within"))
+    texts["docs/quality.md"]["next_basket"] = figures_evaluation.next_basket(next_basket, within)
     texts["docs/rankings.md"] = {"begun": figures_evaluation.begun(begun)}
     texts["docs/mixtures.md"] = figures_evaluation.begun_in_full(begun)
     texts["docs/fitting.md"] = figures_learning.parts(learning)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,9 +18,10 @@ from figures_evaluation import COMPARED, TITLES, best, by_model
 from figures_learning import NAMES
 from units import duration
 
-from ndpp_experiments.record import markdown_table, on_machine
+from ndpp_experiments.record import grouped, markdown_table, on_machine
 
 Record = dict[str, Any]
+MISSING = "Not measured with this version."
 MARGIN = 1.1
 """Times that differ by less than this factor count as equal."""
 MODELS = ("MixtureNDPP", "item-item cosine", "EASE", "BM25 neighbours", "ALS", "AleaCarta")
@@ -67,7 +69,12 @@ def _between(ratios: list[float]) -> str:
 
 
 def _table(header: list[str], rows: list[list[str]], about: str, machine: Record) -> str:
-    return "\n\n".join([about, markdown_table(header, rows), on_machine(machine) + "."]) + "\n"
+    return "\n\n".join([about, _unbroken(markdown_table(header, rows)), on_machine(machine) + "."]) + "\n"
+
+
+def _unbroken(table: str) -> str:
+    """Keep numbers and their units on one line."""
+    return re.sub(r"(?<=\d) (?=(ms|s|min|h|days|years)\b|×)|(?<=×) (?=\d)", "\N{NO-BREAK SPACE}", table)
 
 
 # -- samplers ----------------------------------------------------------------------------------------------------------------
@@ -156,7 +163,7 @@ def _left_out(records: list[Record]) -> list[str]:
 
 def diverse_gpu(found: Record | None) -> str:
     if found is None:
-        return "Not measured with this version.\n"
+        return f"{MISSING}\n"
     rows = []
     for row in found["records"]:
         cells = _bold([duration(row[name], 3) for name in ("torch", "ndpp")], row["ndpp"] < row["torch"])
@@ -169,9 +176,7 @@ def diverse_gpu(found: Record | None) -> str:
         if all(row["same"] for row in found["records"])
         else "Near-ties may be broken differently."
     )
-    return (
-        f"{markdown_table(header, rows)}\n\n{found['machine']['device']}, torch {found['machine']['torch']}. {same}\n"
-    )
+    return f"{_unbroken(markdown_table(header, rows))}\n\n{found['machine']['device']}, torch {found['machine']['torch']}. {same}\n"
 
 
 # -- models ------------------------------------------------------------------------------------------------------------------
@@ -220,6 +225,28 @@ def registries(found: list[dict[str, str]]) -> str:
     return f"{markdown_table(header, rows)}\n\n{after}\n"
 
 
+def next_basket(found: list[dict[str, str]] | None) -> str:
+    """Return the methods that predict the next basket of a customer, all items listed."""
+    if found is None:
+        return f"{MISSING}\n"
+    rows = []
+    for data, methods in _next(found).items():
+        columns = [
+            best({row["method"]: float(row[m]) for row in methods}, 3) for m in ("recall_10", "ndcg_10", "hit_10")
+        ]
+        about = [data, f"{int(methods[0]['customers']):,} customers"] + [""] * len(methods)
+        rows += [
+            [text, row["method"], *(column[row["method"]] for column in columns)] for text, row in zip(about, methods)
+        ]
+    return markdown_table(["data", "method", "recall@10", "NDCG@10", "customers with a hit"], rows) + "\n"
+
+
+def _next(found: list[dict[str, str]]) -> dict[str, list[dict[str, str]]]:
+    rows = [row for row in found if row["listed"] == "all items"]
+    names = NAMES | {"tafeng": "Ta-Feng"}
+    return grouped(rows, lambda row: names.get(row["data"], row["data"]))
+
+
 # -- in short ----------------------------------------------------------------------------------------------------------------
 
 
@@ -247,7 +274,11 @@ def short(found: Found) -> str:
         f"data sets and the best mean percentile rank on {first['MPR']}. On {above} of {len(found.registries)} of Amazon's registries its "
         "log-likelihood is above the published one.",
     ]  # fmt: skip
-    lost = [f"- {loss}" for part in (_slower, _less_diverse, _ranked_worse, _published_better) for loss in part(found)]
+    lost = [
+        f"- {loss}"
+        for part in (_slower, _less_diverse, _ranked_worse, _next_worse, _published_better)
+        for loss in part(found)
+    ]
     return "\n".join([*lines, "", "**Where others are better:**", "", *(lost or ["- Nowhere in these tables."])]) + "\n"
 
 
@@ -314,6 +345,20 @@ def _ranked_worse(found: Found) -> list[str]:
     return [f"{titles[name]}: {'; '.join(cases)}." for name, cases in lost.items()]
 
 
+def _next_worse(found: Found) -> list[str]:
+    """Return where other methods find more of the next basket."""
+    out = []
+    for data, rows in _next(found.next_basket or []).items():
+        recall = {row["method"]: float(row["recall_10"]) for row in rows}
+        own = recall.pop("`ndpp`")
+        out += [
+            f"{name}, for the next basket: {data}, recall@10 {r:.3f} against {own:.3f}."
+            for name, r in recall.items()
+            if r > own
+        ]
+    return out
+
+
 def _published_better(found: Found) -> list[str]:
     lost = [row["category"] for row in found.registries if float(row["published"]) >= float(row["log_likelihood"])]
     return [f"SimplePGC, in log-likelihood: {', '.join(lost)}."] * bool(lost)
@@ -324,5 +369,5 @@ def parts(found: Found) -> dict[str, str]:
     return {
         "short": short(found), "symmetric": symmetric(found.symmetric), "nonsymmetric": nonsymmetric(found.nonsymmetric),
         "dense": dense(found.dense), "diverse": diverse(found.diverse), "diverse_gpu": diverse_gpu(found.diverse_gpu),
-        "models": models(found), "registries": registries(found.registries),
+        "models": models(found), "next_basket": next_basket(found.next_basket), "registries": registries(found.registries),
     }  # fmt: skip

@@ -1,7 +1,8 @@
 """The tables that compare models, of ``README.md``, ``docs/quality.md``, ``docs/rankings.md`` and ``docs/mixtures.md``.
 
 From ``results``: ``summary.json`` and ``quality.json`` (``quality.py``), ``peers.json`` (``peers/run.py``), ``lookalike.json``
-(``lookalike.py``) and ``begun_baskets.json`` (``begun_baskets.py``).
+(``lookalike.py``) and ``begun_baskets.json`` (``begun_baskets.py``); ``next_basket.csv`` and ``next_basket-within.csv``
+(``ndpp reproduce next_basket``).
 """
 
 from __future__ import annotations
@@ -226,6 +227,54 @@ def begun_in_full(found: dict[str, Any]) -> dict[str, str]:
         "gammas": markdown_table(["$\\gamma$", *gammas], tried) + "\n",
         "bulk": f"{markdown_table(['', *(NAMES[one] for one in data)], times)}\n\n{on_machine(found['machine'])}.\n",
     }
+
+
+SHOPS = {"complete_journey": "Complete journey, by product type", "tafeng": "Ta-Feng"}
+LISTED = {
+    "all items": ("recall", "ndcg", "hit"),
+    "bought before": ("recall", "ndcg"),
+    "new to the customer": ("recall", "ndcg"),
+}
+WORDS = {"recall": "recall", "ndcg": "NDCG", "hit": "hits"}
+
+
+def next_basket(rows: list[Record], within: list[Record]) -> str:
+    """Return a table per shop and number of items listed, by how much ours is ahead, and held-out items with and without the customer."""
+    texts = []
+    for data in dict.fromkeys(row["data"] for row in rows):
+        own = [row for row in rows if row["data"] == data]
+        methods = list(dict.fromkeys(row["method"] for row in own))
+        customers = next(row["customers"] for row in own)
+        for k in (10, 20):
+            columns = {}
+            for listed, measures in LISTED.items():
+                for measure in measures:
+                    values = {row["method"]: float(row[f"{measure}_{k}"]) for row in own if row["listed"] == listed}
+                    columns[f"{listed}: {WORDS[measure]}@{k}"] = best(values, 3)
+            lines = [[name, *(column[name] for column in columns.values())] for name in methods]
+            texts.append(f"**{SHOPS[data]}**, {int(customers):,} test customers:")
+            texts.append(markdown_table(["", *columns], lines))
+        ahead = [row for row in own if row["ahead_by"] and row["listed"] == "all items"]
+        differences = "; ".join(
+            f"{r['method']} {float(r['ahead_by']):+.3f} ± {float(r['ahead_error']):.3f}" for r in ahead
+        )
+        texts.append(f"Recall@10 of {methods[-1]} minus that of others, over the same customers: {differences}.")
+    lines = [
+        [
+            SHOPS[row["data"]], f"{int(row['customers']):,}", f"`{row['ranking']}`", f"{float(row['plain']):.3f}",
+            f"{float(row['personal']):.3f}", f"{float(row['gain']):+.3f} ± {float(row['gain_error']):.3f}",
+        ]
+        for row in within
+    ]  # fmt: skip
+    header = [
+        "one item held out, hit rate@10",
+        "customers",
+        "ranking",
+        "without the customer",
+        "with the customer",
+        "gain",
+    ]
+    return "\n\n".join([*texts, markdown_table(header, lines)]) + "\n"
 
 
 def parts(records: list[Record], quality: list[Record], found: dict[str, Any], alike: dict[str, Any]) -> dict[str, str]:

@@ -24,7 +24,8 @@ from ndpp.laws.similar import similar_items, text_features
 
 if TYPE_CHECKING:
     from ndpp import answers, datasets, diagnostics, features, metrics, plots, samplers, select
-    from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, fit
+    from ndpp.customers import Customers
+    from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, fit, update
 
 __version__ = "0.1.0"
 
@@ -32,6 +33,7 @@ __all__ = [
     "NDPP",
     "ONDPP",
     "Baskets",
+    "Customers",
     "FamilyMixture",
     "Limit",
     "LowRankKernel",
@@ -65,10 +67,11 @@ __all__ = [
     "select",
     "similar_items",
     "text_features",
+    "update",
 ]
 
 _PACKAGES = ("answers", "datasets", "diagnostics", "explain", "features", "metrics", "plots", "samplers", "select")
-_LEARNING = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP", "fit")
+_LEARNING = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP", "fit", "update")
 
 
 def _prepare_sampler(law: Law, **options: Any) -> Any:
@@ -87,6 +90,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"ndpp.{name}")
     if name in _LEARNING:
         return getattr(import_module("ndpp.learning"), name)
+    if name == "Customers":
+        return import_module("ndpp.customers").Customers
     raise AttributeError(f"module 'ndpp' has no attribute {name!r}")
 
 

@@ -79,6 +79,13 @@ def test_derived_context_agrees_with_the_calendar() -> None:
     assert orders.context["month"].tolist() == [day.strftime("%B") for day in dates]
 
 
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.from_pandas], ids=["pandas", "polars"])
+def test_times_with_a_zone_are_those_of_its_clock(make: Any) -> None:
+    times = pd.to_datetime(LINES["when"], format="ISO8601").tz_localize("America/New_York")
+    orders = Orders.read(make(pd.DataFrame({**LINES, "when": times})), **COLUMNS, context=["hour"])
+    assert orders.context["hour"].tolist() == ["0", "9", "23"]
+
+
 def test_a_column_of_the_table_wins_over_the_calendar(tmp_path: Path) -> None:
     orders = read(tmp_path, {**LINES, "weekday": ["x"] * 5}, context=["weekday"])
     assert set(orders.context["weekday"]) == {"x"}
@@ -137,8 +144,10 @@ def test_bad_lines_are_named(change: dict[str, list[Any]], message: str, tmp_pat
 
 def test_bad_rows_of_frames_are_named() -> None:
     frame = pd.DataFrame({**LINES, "when": [*LINES["when"][:3], None, None]})
-    with pytest.raises(InvalidInputError, match="the data frame, row 4: None in column 'when' is not a time"):
+    with pytest.raises(InvalidInputError, match=r"the data frame, row 4: .* in column 'when' is not a time"):
         Orders.read(frame, **COLUMNS)
+    with pytest.raises(InvalidInputError, match=r"row 4: .*NaT.* in column 'when' is not a time"):
+        Orders.read(frame.assign(when=pd.to_datetime(frame["when"], format="ISO8601")), **COLUMNS)
     with pytest.raises(InvalidInputError, match="row 1: 3 in column 'when' is not a time"):
         Orders.read(frame.assign(when=3), **COLUMNS)
 

@@ -85,6 +85,7 @@ def test_the_commands_of_a_night_run(call, published, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     drawn = shelf_kernel().sample(2600, rng=0)
     drawn.write("orders.parquet", basket="order_id", item="product")
+    shelf_kernel().sample(200, rng=1).write("tonight.parquet", basket="order_id", item="product")
     drawn[:20].relabel({"jam": "oat drink"}).write("today.parquet", basket="order_id", item="product")
     page = (ROOT / "docs" / "production.md").read_text(encoding="utf-8")
     (new,) = re.findall("^```csv\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)

@@ -134,7 +134,7 @@ def read_csv(source: PathOrFile, columns: Columns, delimiter: str, rules: Rules,
 class Table(NamedTuple):
     """The columns of a table, the line of each row in its file (None: rows are counted from 1), and whether names are exact."""
 
-    columns: dict[str, list[Any]]
+    columns: dict[str, Any]
     lines: list[int] | None = None
     exact: bool = False
 

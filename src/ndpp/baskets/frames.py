@@ -11,6 +11,7 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 
 from ndpp._atomic import replacing
+from ndpp._types import AnyArray
 from ndpp.baskets.labels import MISSING, Rules
 from ndpp.baskets.lines import COMPLETION, SKIP, Columns, Long, MissingColumnError, check_columns
 from ndpp.errors import InvalidInputError, needing
@@ -40,9 +41,9 @@ def _values(column: Any, name: str) -> list[Any]:
     """Return the values of a column, None where they are missing, and integers that a gap made floats as integers."""
     if column.dtype.is_nested():
         raise InvalidInputError(f"column {name!r} must hold single values; it holds {column.dtype}")
-    values = [
-        None if gone or value != value else value for gone, value in zip(column.is_null().to_list(), column.to_list())
-    ]
+    values: list[Any] = column.to_list()
+    if column.dtype.is_float() or column.null_count():
+        values = [None if gone or value != value else value for gone, value in zip(column.is_null().to_list(), values)]
     if column.dtype.is_float() and all(value is None or value.is_integer() for value in values):
         values = [None if value is None else int(value) for value in values]
     return values
@@ -69,13 +70,29 @@ def from_onehot(frame: Any, basket: str | None) -> tuple[Long, list[str]]:
 
 def frame_columns(
     frame: Any, needed: Sequence[str], name: str, advice: str, also: Sequence[str] | None = None
-) -> dict[str, list[Any]]:
-    """Return the ``needed`` columns of a data frame, which must hold single values, and those of others, ``also`` or all, that do."""
+) -> dict[str, Any]:
+    """Return the ``needed`` columns of a data frame, which must hold single values, and those of others, ``also`` or all, that do.
+
+    A column is a list, one of times an array of datetime64, by the clock of their zone.
+    """
     table = _narwhals(frame)
     check_columns(needed, table.columns, name, advice)
     others = (column for column in table.columns if also is None or column in also)
     plain = dict.fromkeys([*needed, *(column for column in others if not table[column].dtype.is_nested())])
-    return {column: _values(table[column], column) for column in plain}
+    return {
+        column: _times(table[column]) if _has_times(table[column]) else _values(table[column], column)
+        for column in plain
+    }
+
+
+def _has_times(column: Any) -> bool:
+    import narwhals as nw
+
+    return bool(column.dtype == nw.Datetime)
+
+
+def _times(column: Any) -> AnyArray:
+    return np.asarray(column.dt.replace_time_zone(None).to_numpy())
 
 
 def read_parquet(source: PathOrFile, columns: Columns, rules: Rules) -> Long:

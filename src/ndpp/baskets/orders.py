@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from functools import lru_cache
 from typing import IO, Any
 
 import numpy as np
@@ -236,19 +237,17 @@ def _times(
     table: Table, column: str, rows: IntArray, ids: Sequence[Any], name: str, time_format: str | None
 ) -> AnyArray:
     """Return the earliest time of each basket, in seconds; its others must be within a day."""
-    known: dict[Any, Any] = {}
     values = table.columns[column]
-    for row, value in enumerate(values):
-        if value not in known:
-            try:
-                known[value] = _moment(value, time_format)
-            except (ValueError, TypeError, OverflowError):
-                raise InvalidInputError(
-                    f"{_place(table, name, row)}: {value!r} in column {column!r} is not a time; expected a date such as 2026-03-01 or "
-                    "2026-03-01 12:30",
-                    advice="Say how times are written with {time_format}, such as '%d/%m/%Y'",
-                ) from None
-    found = np.array([known[value] for value in values], "datetime64[s]")
+    if not isinstance(values, np.ndarray):
+        values = np.array([moment(value, time_format) for value in values])
+    found = values.astype("datetime64[s]")
+    if np.isnat(found).any():
+        row = int(np.argmax(np.isnat(found)))
+        raise InvalidInputError(
+            f"{_place(table, name, row)}: {table.columns[column][row]!r} in column {column!r} is not a time; expected a date such as "
+            "2026-03-01 or 2026-03-01 12:30",
+            advice="Say how times are written with {time_format}, such as '%d/%m/%Y'",
+        )
     first = np.empty(len(ids), found.dtype)
     order = np.argsort(found, kind="stable")[::-1]
     first[rows[order]] = found[order]
@@ -262,16 +261,18 @@ def _times(
     return first
 
 
-def _moment(value: Any, time_format: str | None) -> Any:
-    """Return a time without its zone: the hour on the clock of the shop."""
-    if isinstance(value, str):
-        text = value.strip()
-        value = datetime.fromisoformat(text) if time_format is None else datetime.strptime(text, time_format)
-    if isinstance(value, datetime):
-        return np.datetime64(value.replace(tzinfo=None), "s")
-    if isinstance(value, (date, np.datetime64)):
-        return np.asarray(value).astype("datetime64[s]")[()]
-    raise TypeError
+@lru_cache(2**16)
+def moment(value: Any, time_format: str | None = None) -> Any:
+    """Return a time without its zone, the hour on the clock of the shop; NaT if it cannot be read."""
+    try:
+        if isinstance(value, str):
+            text = value.strip()
+            value = datetime.fromisoformat(text) if time_format is None else datetime.strptime(text, time_format)
+        if isinstance(value, datetime):
+            value = value.replace(tzinfo=None)
+        return np.datetime64(value, "s") if isinstance(value, (date, np.datetime64)) else np.datetime64("NaT")  # type: ignore[call-overload,unused-ignore]
+    except ValueError:
+        return np.datetime64("NaT")
 
 
 def _warn_of_repeats(rows: IntArray, items: Sequence[Any], ids: Sequence[Any], name: str) -> None:

@@ -82,6 +82,12 @@ def powers(popularity: FloatArray, exponent: float) -> FloatArray:
     return np.where(popularity > 0, popularity, 1.0) ** exponent
 
 
+def rounded(keys: FloatArray) -> FloatArray:
+    """Return keys times a power of two, equal where they agree to one part in ``TIE``."""
+    mantissa, exponent = np.frexp(keys)
+    return np.asarray(np.ldexp(np.round(mantissa * TIE), exponent))
+
+
 class Rule(NamedTuple):
     """How items are ranked and which of them may be listed: what the recommendations for all baskets share.
 
@@ -160,8 +166,7 @@ class Rule(NamedTuple):
             self.caps.apply(keys, basket, self.n)
         least = np.partition(keys, -self.n)[-self.n] if self.n < len(keys) else 0.0
         best = np.flatnonzero((keys >= least * (1 - 4 / TIE)) & (keys > 0))
-        mantissa, exponent = np.frexp(keys[best])
-        best = best[np.argsort(-np.ldexp(np.round(mantissa * TIE), exponent), kind="stable")[: self.n]]
+        best = best[np.argsort(-rounded(keys[best]), kind="stable")[: self.n]]
         labels = None if self.law.labels is None else tuple(self.law.labels[a] for a in best.tolist())
         return Recommendation(best, (chances / self.shown)[best], labels)
 

@@ -35,7 +35,9 @@ STRENGTHS = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3)
 MAX_LEVELS = 1000
 """Most values of a column."""
 MAX_ENTRIES = 2**25
-"""Most entries of the table (128 MB); with more training baskets than fit, some of them are taken at random."""
+"""Most entries of a table (128 MB); of more baskets than fit, some are taken at random."""
+MOST_LOG = 80.0
+"""Logarithms of entries are cut at this, as such components have no weight."""
 BLOCK = 512
 """Baskets whose weights are gathered at a time."""
 STEPS, FTOL = 100, 1e-7
@@ -53,7 +55,7 @@ def check_context(training: Baskets, held_out: Baskets | None) -> None:
             )
     if held_out is not None and context_of(held_out).keys() != context_of(training).keys():
         raise InvalidInputError(
-            f"of validation baskets must have the columns {', '.join(context_of(training)) or 'of none'}; it has "
+            f"of validation baskets must have the columns {', '.join(context_of(training))}; it has "
             f"{', '.join(context_of(held_out)) or 'none'}",
             argument="context",
         )
@@ -62,11 +64,10 @@ def check_context(training: Baskets, held_out: Baskets | None) -> None:
 def learn_context(law: Any, training: Baskets, held_out: Baskets) -> tuple[Gate | None, tuple[Gain, ...]]:
     """Return how the weights of a mixture depend on the context of baskets, None if they do not, and what each column gained."""
     values = {name: _in_order(words) for name, words in context_of(training).items()}
-    if len(training) > (most := max(1, MAX_ENTRIES // len(law.weights))):
-        training = training[np.sort(np.random.default_rng(0).permutation(len(training))[:most])]
+    most = max(1, MAX_ENTRIES // len(law.weights))
     now, strengths, gains = dict[str, FloatArray](), dict[str, float](), dict[str, Gain]()
     try:
-        tables = [_Table.of(law, baskets, values) for baskets in (training, held_out)]
+        tables = [_Table.of(law, _at_most(most, baskets), values) for baskets in (training, held_out)]
         alone = {name: _best(tables, {}, {}, name, STRENGTHS) for name in values}
         for name in sorted(alone, key=lambda name: -(alone[name][1].gain or 0.0)):
             shifts, gain = alone[name]
@@ -79,6 +80,13 @@ def learn_context(law: Any, training: Baskets, held_out: Baskets) -> tuple[Gate 
         gains |= {name: Gain(name, len(values[name]), None, 0.0, False) for name in values if name not in gains}
     gate = Gate({name: values[name] for name in now}, np.concatenate(list(now.values()))) if now else None
     return gate, tuple(gains.values())
+
+
+def _at_most(most: int, baskets: Baskets) -> Baskets:
+    """Return the baskets, or if they are more, so many of them at random."""
+    if len(baskets) <= most:
+        return baskets
+    return baskets[np.sort(np.random.default_rng(0).permutation(len(baskets))[:most])]
 
 
 def _in_order(words: AnyArray) -> tuple[str, ...]:
@@ -112,7 +120,9 @@ def _best(
 
 
 class _Table(NamedTuple):
-    """P_c(S) of many baskets, in units of the largest; how often each counts; and its values of context, by number, the last for others."""
+    """P_c(S) of many baskets, in units of the largest w_c P_c(S); how often each counts; and its values of context, by number, the last for
+    others.
+    """
 
     log_weights: FloatArray
     likelihoods: AnyArray
@@ -123,12 +133,14 @@ class _Table(NamedTuple):
     @classmethod
     def of(cls, law: Any, baskets: Baskets, values: Mapping[str, Sequence[str]]) -> Self:
         """Return the table of some baskets."""
+        with np.errstate(divide="ignore"):
+            log_weights = np.log(law.weights)
         table = np.empty((len(baskets), len(law.weights)), np.float32)
         for start in range(0, len(baskets), step := 20 * BLOCK):
             look()
             logs = law.component_log_probs(baskets[start : start + step])
-            top = logs.max(axis=1, keepdims=True)
-            table[start : start + step] = np.exp(logs - np.where(top > -np.inf, top, 0.0))
+            top = (logs + log_weights).max(axis=1, keepdims=True)
+            table[start : start + step] = np.exp((logs - np.where(top > -np.inf, top, np.inf)).clip(max=MOST_LOG))
         counts, possible = weights_of(baskets), table.any(axis=1)
         table[~possible] = 1.0
         places = {name: {word: i for i, word in enumerate(words)} for name, words in values.items()}
@@ -136,8 +148,6 @@ class _Table(NamedTuple):
             name: np.array([place.get(word, len(place)) for word in context_of(baskets)[name].tolist()], np.int64)
             for name, place in places.items()
         }
-        with np.errstate(divide="ignore"):
-            log_weights = np.log(law.weights)
         n_values = {name: len(place) for name, place in places.items()}
         return cls(log_weights, table, np.where(possible, 1.0 if counts is None else counts, 0.0), context, n_values)
 

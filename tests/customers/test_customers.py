@@ -1,0 +1,557 @@
+"""Customers: their laws against enumeration, their counts against plain sums, updates and files against counting at once."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import brentq
+
+import law_table
+from law_table import BASES, KIND, KINDS, Kind
+from ndpp import Baskets, Customers, Mixture, recommend
+from ndpp.baskets.orders import Orders
+from ndpp.customers import Habits
+from ndpp.customers.store import Layers, Store
+from ndpp.errors import BusyFileError, DataWarning, InvalidInputError, ModelFileError
+
+DAY = np.timedelta64(86400, "s")
+START = np.datetime64("2026-01-05", "s")  # a Monday
+HABITS = [Habits(0.8, False, 2.0, 0.7), Habits(0.8, True, 2.0, 0.7)]
+both_decays = pytest.mark.parametrize("habits", HABITS, ids=["by basket", "by time"])
+
+
+def shop(n_items: int = 8, n_components: int = 3, seed: int = 0) -> Mixture:
+    rng = np.random.default_rng(seed)
+    skew = rng.normal(size=(3, 3))
+    labels = [f"item {a}" for a in range(n_items)]
+    odds = rng.uniform(0.02, 0.4, (n_components, n_items))
+    return Mixture.tied(odds, rng.normal(size=(n_items, 3)) / 3, 0.3 * np.eye(3) + skew - skew.T, np.ones(n_components) / n_components,
+                        labels=labels).without_empty()  # fmt: skip
+
+
+def orders_of(law: Any, n: int = 300, n_customers: int = 40, seed: int = 0, *, times: bool = True) -> Orders:
+    """Orders of customers who like three items each."""
+    rng = np.random.default_rng(seed)
+    favourites = [rng.choice(law.n_items, 3, replace=False) for _ in range(n_customers)]
+    who = rng.integers(n_customers, size=n)
+    sets = [
+        {*rng.choice(law.n_items, 2).tolist(), *(a for a in favourites[u].tolist() if rng.random() < 0.6)} for u in who
+    ]
+    when = START + np.sort(rng.integers(0, 150 * 86400, n)).astype("timedelta64[s]")
+    baskets = Baskets.from_lists(sets, labels=law.labels, n_items=law.n_items, basket_ids=range(n))
+    return Orders(baskets, np.array([f"c{u}" for u in who]), when if times else None)
+
+
+def plain_shares(orders: Orders, habits: Habits, customer: str, now: Any = None) -> dict[int, float]:
+    """α h of each own item, by a loop."""
+    assert orders.customers is not None
+    mine = np.flatnonzero(orders.customers == customer).tolist()
+    now = orders.times[-1] if now is None and orders.times is not None else now
+    counts: dict[int, float] = {}
+    mass = 0.0
+    for age, i in enumerate(reversed(mine)):
+        weight = habits.decay ** (
+            (now - orders.times[i]) / DAY / 7 if habits.by_time and orders.times is not None else age
+        )
+        mass += weight
+        for a in orders.baskets[i].tolist():
+            counts[a] = counts.get(a, 0.0) + weight
+    return {a: habits.strength * count / (mass + habits.prior) for a, count in counts.items()}
+
+
+# ---- laws against enumeration ---------------------------------------------------------------------------------------
+
+
+def entry_of(kind: Kind, nonempty: bool) -> law_table.Entry:
+    return (law_table.nonempty_entries if nonempty else law_table.entries)(kind, BASES[0])[0]
+
+
+def factor_of(within: Any, weights: Any, raised: float) -> float:
+    """The factor that makes an item with these chances in the components as likely as that, if their weights stay."""
+    if len(weights) == 1:
+        return float(raised * (1 - within[0]) / (within[0] * (1 - raised)))
+    return float(
+        brentq(lambda s: weights @ (s * within / (1 - within + s * within)) - raised, 1e-3, 1e6, xtol=1e-13, rtol=1e-13)
+    )
+
+
+def true_law(truth: law_table.Truth, weights: Any, shares: dict[int, float], correction: bool = True) -> Any:
+    """P(S) of a customer: every component is tilted, and their weights stay."""
+    factors = np.ones(truth.n_items)
+    for a, share in shares.items():
+        within = truth.given_component[:, truth.containing([a])].sum(axis=1)
+        p = float(weights @ within)
+        raised = 1 - (1 - p) * (1 - share)
+        factors[a] = factor_of(within, weights, raised) if correction else raised / p
+    tilted = truth.given_component * np.array([np.prod(factors[list(S)]) for S in truth.sets])
+    return weights @ (tilted / tilted.sum(axis=1, keepdims=True))
+
+
+def check_law(entry: law_table.Entry, customers: Customers, history: list[list[int]], correction: bool = True) -> None:
+    """Compare the law of a customer with the truth, tilted by factors from true probabilities."""
+    orders = Orders(Baskets.from_lists(history, n_items=entry.truth.n_items), np.full(len(history), "ann"))
+    shares = plain_shares(orders, customers.habits, "ann")
+    found = np.exp(customers.law("ann").log_probs([list(S) for S in entry.truth.sets]))
+    expected = true_law(entry.truth, entry.truth.weights, shares, correction)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-9)  # counts are kept in single precision
+
+
+def customer_of(entry: law_table.Entry, history: list[list[int]]) -> Customers:
+    law = entry.law
+    baskets = Baskets.from_lists(history, n_items=law.n_items, labels=None)
+    named = Baskets(baskets.indptr, baskets.indices, law.n_items, law.labels)
+    return Customers(law, HABITS[0]).update(Orders(named, np.full(len(history), "ann")))
+
+
+@pytest.mark.parametrize("nonempty", [False, True], ids=["any", "nonempty"])
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_laws_of_customers_are_the_enumerated_ones(kind: Kind, nonempty: bool) -> None:
+    entry, history = entry_of(kind, nonempty), [[0, 2], [2], [1, 2, 4]]
+    customers = customer_of(entry, history)
+    check_law(entry, customers, history)
+    with pytest.raises(AssertionError):  # a factor p′/p forgets that the other sets become rarer
+        check_law(entry, customers, history, correction=False)
+    with pytest.raises(AssertionError):
+        check_law(entry, customers, history[::-1])
+    if kind.is_mixture:  # a tilt of the whole law also moves its weights, to components with larger sets
+        moved = np.exp(entry.law.tilt(customers.factors("ann")).log_probs([list(S) for S in entry.truth.sets]))
+        assert np.abs(moved - np.exp(customers.law("ann").log_probs([list(S) for S in entry.truth.sets]))).max() > 1e-3
+    assert customers.law("bob") is entry.law
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_one_own_item_has_exactly_the_chance_that_is_shown(kind: Kind) -> None:
+    entry = entry_of(kind, True)
+    customers = customer_of(entry, [[3], [3]])
+    (share,) = plain_shares(Orders(Baskets.from_lists([[3], [3]]), np.full(2, "ann")), HABITS[0], "ann").values()
+    p = entry.truth.mass([3])
+    expected = 1 - (1 - p) * (1 - share)
+    np.testing.assert_allclose(customers.law("ann").inclusion_probabilities()[3], expected, rtol=1e-6)
+    shown = customers.next_basket("ann", n=10)
+    np.testing.assert_allclose(shown.scores[shown.items.tolist().index(3)], expected, rtol=1e-6)
+
+
+def test_own_missions_and_weekdays_are_weights_of_the_law() -> None:
+    entry = entry_of(KIND["tied mixture"], True)
+    law, history = entry.law, [[0, 1], [2]]
+    ratios = {"weekday": {"Monday": np.array([2.0, 1.0, 0.5])}}
+    habits = HABITS[0]._replace(mission_prior=3.0)
+    orders = Orders(Baskets.from_lists(history, n_items=6), np.full(2, "ann"), START + DAY * np.arange(2))
+    orders = Orders(
+        Baskets(orders.baskets.indptr, orders.baskets.indices, 6, law.labels), orders.customers, orders.times
+    )
+    customers = Customers(law, habits, contexts=ratios).update(orders)
+    posterior = np.array([law.responsibilities(basket, whole=True) for basket in history])
+    own = (0.8 * posterior[0] + posterior[1] + 3.0 * law.weights) / (1.8 + 3.0)
+    for time, weights in (("2026-02-03", own), ("2026-02-02", own * ratios["weekday"]["Monday"])):
+        weights = weights / weights.sum()
+        p = np.array(
+            [weights @ entry.truth.given_component[:, entry.truth.containing([a])].sum(axis=1) for a in range(6)]
+        )
+        found = np.exp(customers.law("ann", time=time).log_probs([list(S) for S in entry.truth.sets]))
+        np.testing.assert_allclose(
+            found, true_law(entry.truth, weights, plain_shares(orders, habits, "ann")), rtol=1e-5
+        )
+        shown = customers.next_basket("ann", n=6, time=time)
+        many = customers.recommend_many(["ann"], n=6, time=time)[0]
+        assert many is not None
+        np.testing.assert_allclose(shown.scores, many.scores)
+        shares = plain_shares(orders, habits, "ann")
+        expected = [1 - (1 - p[a]) * (1 - shares.get(a, 0.0)) for a in shown.items.tolist()]
+        np.testing.assert_allclose(shown.scores, expected, rtol=1e-5)
+    basket = customers.recommend_many(["ann", "bob"], Baskets.from_lists([[3], [4]], n_items=6), n=3)
+    for one, name, held in zip(basket, ["ann", "bob"], [[3], [4]]):
+        assert one is not None
+        np.testing.assert_allclose(one.scores, customers.recommend(name, held, n=3).scores)
+
+
+# ---- recommendations ------------------------------------------------------------------------------------------------
+
+
+@both_decays
+def test_bulk_recommendations_are_those_of_each_customer(habits: Habits) -> None:
+    law = shop(30)
+    orders = orders_of(law)
+    customers, names = Customers(law, habits).update(orders), ["c3", "nobody", "c1", "c3"]
+    for options in ({}, {"damping": 0.4}, {"candidates": [1, 2, 5]}, {"ranking": "lift"}):
+        found = customers.recommend_many(names, n=7, n_jobs=2, **options)
+        assert found.basket_ids == names
+        for name, one in zip(names, found):
+            expected = customers.next_basket(name, 7, **options)
+            assert one is not None
+            assert one.labels == expected.labels
+            np.testing.assert_allclose(one.scores, expected.scores)
+    baskets = Baskets.from_lists([[0], [3, 4], [5], [6]], n_items=30)
+    for name, basket, one in zip(names, baskets, customers.recommend_many(names, baskets, n=5)):
+        expected = customers.recommend(name, basket, n=5)
+        assert one is not None
+        assert one.items.tolist() == expected.items.tolist()
+        assert not np.isin(basket, one.items).any()
+
+
+def test_scores_are_those_of_the_law_where_they_are_exact() -> None:
+    law = shop()
+    customers = Customers(law, HABITS[0]).update(orders_of(law))
+    for basket in ([0], [1, 2]):
+        completion = customers.recommend("c1", basket, n=8, ranking="completion")
+        np.testing.assert_allclose(
+            completion.scores, recommend(customers.law("c1"), basket, n=8, ranking="completion").scores
+        )
+    plain = recommend(law, [0], n=5)
+    assert customers.recommend("nobody", [0], n=5).labels == plain.labels
+    with pytest.warns(DataWarning, match="skipped 1 unknown item"):
+        skipped = customers.recommend("c1", ["item 0", "what"], n=5, unknown="skip")
+    assert skipped.labels == customers.recommend("c1", [0], n=5).labels
+
+
+def test_a_history_stands_for_a_customer() -> None:
+    law = shop()
+    orders = orders_of(law, times=False)
+    customers = Customers(law, HABITS[0]).update(orders)
+    assert orders.customers is not None
+    mine = orders.baskets[orders.customers == "c5"]
+    history = [mine.labelled(i) for i in range(len(mine))]
+    assert customers.factors_of(history) == customers.factors("c5")
+    assert customers.next_basket(history=history).labels == customers.next_basket("c5").labels
+    np.testing.assert_array_equal(
+        customers.law_of(history).inclusion_probabilities(), customers.law("c5").inclusion_probabilities()
+    )
+    assert customers.law_of([]) is law
+    assert customers.factors_of(history[::-1]) != customers.factors("c5")
+    with pytest.raises(InvalidInputError, match="instead of a customer"):
+        customers.recommend("c5", history=history)
+    with pytest.raises(InvalidInputError, match="unknown label 'whisky'"):
+        customers.factors_of([["whisky"]])
+
+
+def test_histories_without_times_are_spaced_as_usual() -> None:
+    law = shop()
+    habits = Habits(0.8, True, 2.0, 0.7, gap=2.0)
+    customers = Customers(law, habits, clock=int(START.astype(np.int64)))
+    named = customers.factors_of([["item 1"], ["item 2", "item 1"]])
+    orders = Orders(Baskets.from_lists([[1], [2, 1]], labels=law.labels), times=START - DAY * np.array([28, 14]))
+    assert named == pytest.approx(customers.factors_of(orders))
+    assert customers.factors_of(orders, time="2027-01-01")["item 1"] < named["item 1"]
+    with pytest.raises(InvalidInputError, match="time must be a time such as 2026-03-01"):
+        customers.factors_of(orders, time="soon")
+    with pytest.raises(InvalidInputError, match="must have times"):
+        customers.update(orders_of(law, times=False))
+
+
+# ---- counts, updates and files --------------------------------------------------------------------------------------
+
+
+def assert_same(found: Customers, expected: Customers, names: list[str]) -> None:
+    for name in names:
+        mine, wanted = found.factors(name), expected.factors(name)
+        assert mine.keys() == wanted.keys()
+        np.testing.assert_allclose([mine[a] for a in wanted], list(wanted.values()), rtol=1e-5)
+
+
+@both_decays
+def test_updates_are_as_counting_at_once(habits: Habits, tmp_path: Path) -> None:
+    law = shop()
+    orders = orders_of(law)
+    names = [f"c{u}" for u in range(40)]
+    at_once, step_by_step = Customers(law, habits).update(orders), Customers(law, habits)
+    for part in np.array_split(np.arange(300), 7):
+        step_by_step = step_by_step.update(orders[part])
+        step_by_step.save(tmp_path / "shop.customers")
+        step_by_step = Customers.load(tmp_path / "shop.customers", law)
+    assert_same(step_by_step, at_once, names)
+    p, within = law.inclusion_probabilities(), law.component_inclusions()
+    for name in names[:5]:
+        factors = at_once.factors(name)
+        for a, share in plain_shares(orders, habits, name).items():
+            expected = factor_of(within[:, a], law.weights, 1 - (1 - p[a]) * (1 - share))
+            np.testing.assert_allclose(factors[f"item {a}"], expected, rtol=1e-5)
+    shuffled = np.random.default_rng(1).permutation(300)  # orders out of time order are sorted
+    assert orders.customers is not None
+    assert orders.times is not None
+    mixed = Orders(orders.baskets[shuffled], orders.customers[shuffled], orders.times[shuffled])
+    assert_same(Customers(law, habits).update(mixed), at_once, names)
+
+
+def test_an_update_touches_only_those_who_bought() -> None:
+    law = shop()
+    orders = orders_of(law)
+    before = Customers(law, HABITS[1]).update(orders[:250])
+    after = before.update(orders[250:])
+    assert orders.customers is not None
+    bought = set(orders.customers[250:].tolist())
+    assert {name.decode() for name in after.layers.changed.ids.tolist()} == bought
+    assert after.layers.base is before.layers.base
+    now = str(orders.times[-1]) if orders.times is not None else ""
+    for name in {*orders.customers[:250].tolist()} - bought:
+        assert after.factors(name) == before.factors(name, time=now)  # untouched ones decay all the same
+
+
+@pytest.mark.parametrize("times", [True, False], ids=["times", "no times"])
+def test_an_order_counts_once(times: bool) -> None:
+    law = shop()
+    orders = orders_of(law, times=times)
+    customers = Customers(law, HABITS[0]).update(orders[:280]).update(orders[280:])
+    with pytest.warns(DataWarning, match="20 orders of 20 had been counted already"):
+        again = customers.update(orders[280:])
+    assert again.layers is customers.layers
+    if times:
+        with pytest.warns(DataWarning, match="280 orders of 300"):
+            again = Customers(law, HABITS[0]).update(orders[:280]).update(orders)
+        assert_same(again, customers, [f"c{u}" for u in range(40)])
+
+
+def test_two_orders_at_the_same_time_are_told_apart_by_their_ids() -> None:
+    law = shop()
+    times = np.full(3, START)
+    orders = Orders(
+        Baskets.from_lists([[0], [1], [2]], labels=law.labels, basket_ids=["a", "b", "c"]), np.full(3, "ann"), times
+    )
+    customers = Customers(law).update(orders[:2])
+    with pytest.warns(DataWarning, match="2 orders of 3"):
+        customers = customers.update(orders)
+    assert set(customers.factors("ann")) == {"item 0", "item 1", "item 2"}
+    assert customers.layers.rows(customers.layers.find(np.array([b"ann"]))).mass[0] == pytest.approx(1 + 0.95 + 0.95**2)
+
+
+def test_updates_without_anything_new() -> None:
+    law = shop()
+    customers = Customers(law).update(orders_of(law))
+    none = pd.DataFrame({"basket": [], "item": [], "customer": [], "time": []})
+    assert customers.update(none).layers is customers.layers
+    foreign = pd.DataFrame({"basket": [1], "item": ["whisky"], "customer": ["c1"], "time": ["2030-01-01"]})
+    with (
+        pytest.warns(DataWarning, match="skipped 1 unknown"),
+        pytest.warns(DataWarning, match="no order has both a customer and an item"),
+    ):
+        assert customers.update(foreign).layers is customers.layers
+    anonymous = pd.DataFrame({"basket": [1], "item": ["item 1"], "customer": [None], "time": ["2030-01-01"]})
+    with pytest.warns(DataWarning, match="no order has"):
+        assert len(customers.update(anonymous)) == len(customers)
+    new = pd.DataFrame({"basket": [1], "item": ["item 1"], "customer": ["new"], "time": ["2030-01-01"]})
+    assert "new" not in customers
+    assert "new" in customers.update(new)
+    assert len(customers.update(new)) == len(customers) + 1
+    with pytest.raises(InvalidInputError, match="row 1: 'soon'"):
+        customers.update(new.assign(time="soon"))
+
+
+def test_a_forgotten_customer_is_gone(tmp_path: Path) -> None:
+    law = shop()
+    customers = Customers(law, HABITS[0]).update(orders_of(law))
+    path = tmp_path / "shop.customers"
+    customers.save(path)
+    assert b"c17" in path.read_bytes()
+    without = Customers.load(path, law).forget("c17")
+    assert "c17" not in without
+    assert len(without) == len(customers) - 1
+    assert without.law("c17") is law
+    without.save(path)
+    assert b"c17" not in path.read_bytes()
+    loaded = Customers.load(path, law)
+    assert_same(loaded, customers, [f"c{u}" for u in range(40) if u != 17])
+    with pytest.raises(InvalidInputError, match="nothing to forget"):
+        loaded.forget("c17")
+    with pytest.warns(DataWarning, match="counted already"):
+        assert loaded.forget("c3").update(orders_of(law, seed=9)).factors("c3")  # forgetting is no ban
+
+
+def test_another_law_of_the_shop(tmp_path: Path) -> None:
+    law, labels = shop(), [f"item {a}" for a in range(8)]
+    customers = Customers(law, HABITS[0]).update(orders_of(law))
+    customers.save(tmp_path / "a")
+    moved = Mixture.tied(
+        law.odds[:, ::-1], law.base.X[::-1], law.base.W, law.weights, labels=[*labels[:1:-1], "new 1", "new 0"]
+    )
+    for found in (customers.with_law(moved), Customers.load(tmp_path / "a", moved)):
+        assert set(found.factors("c1")) == {a for a in customers.factors("c1") if a not in ("item 0", "item 1")}
+        found.save(tmp_path / "b")
+        again = Customers.load(tmp_path / "b", moved)
+        assert again.factors("c1") == found.factors("c1")
+        assert_same(again.update(orders_of(law, seed=3, n=5)[:0]), found, ["c1", "c2"])
+    with pytest.raises(InvalidInputError, match="another shop"):
+        customers.with_law(
+            Mixture.tied(law.odds, law.base.X, law.base.W, law.weights, labels=[f"x{a}" for a in range(8)])
+        )
+    with pytest.raises(InvalidInputError, match="8 items with labels; it has 8 without"):
+        customers.with_law(Mixture.tied(law.odds, law.base.X, law.base.W, law.weights))
+
+
+def test_damaged_files_are_refused(tmp_path: Path) -> None:
+    law = shop()
+    path = tmp_path / "shop.customers"
+    Customers(law, HABITS[0]).update(orders_of(law)).save(path)
+    whole = path.read_bytes()
+    for data, why in [(whole[:-9], "truncated"), (b"", "truncated"), (whole.replace(b"ndpp-customers", b"ndpp-customerz"), "does not hold"),
+                      (whole.replace(b'"format_version": "1"', b'"format_version": "9"'), "version 9"),
+                      (whole.replace(b'\\"clock\\"', b'\\"clack\\"'), "header is corrupt"),
+                      (whole.replace(b'"mass"', b'"mess"'), "expected the arrays")]:  # fmt: skip
+        path.write_bytes(data)
+        with pytest.raises(ModelFileError, match=why):
+            Customers.load(path, law)
+    with pytest.raises(FileNotFoundError):
+        Customers.load(tmp_path / "none", law)
+
+
+def test_files_have_one_writer_and_survive_a_failed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ndpp._atomic import one_writer
+    from ndpp.customers import store
+
+    law = shop()
+    path = tmp_path / "shop.customers"
+    customers = Customers(law, HABITS[0]).update(orders_of(law))
+    customers.save(path)
+    whole = path.read_bytes()
+    with one_writer(path), pytest.raises(BusyFileError):
+        customers.save(path)
+    monkeypatch.setattr(store.Layers, "rows", lambda self, at: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        customers.save(path)
+    assert path.read_bytes() == whole
+    assert [file.name for file in tmp_path.iterdir()] == ["shop.customers"]
+
+
+def test_a_file_is_read_where_it_is_needed(tmp_path: Path) -> None:
+    """Memory does not grow with the number of customers, but for eight bytes or so each while a file is written."""
+    law, n, own = shop(100), 30_000, 40
+    counts = np.random.default_rng(0).uniform(0.1, 3.0, n * own).astype(np.float32)
+    base = Store(
+        np.array([b"%06d" % i for i in range(n)]), np.arange(n + 1) * own, np.tile(np.arange(own, dtype=np.int32), n), counts,
+        np.full(n, 5.0, np.float32), np.full(n, 1_767_225_600), np.zeros(n, np.uint64), np.zeros((n, 0), np.float32),
+    )  # fmt: skip
+    path = tmp_path / "shop.customers"
+    Customers(law, layers=Layers(base, Store.blank(np.empty(0, "S1")))).save(path)
+    size = path.stat().st_size
+    law.inclusion_probabilities()
+    tracemalloc.start()
+    customers = Customers.load(path, law)
+    factors = customers.factors("012345")
+    one = Orders(Baskets.from_lists([[50]], labels=law.labels), np.array(["012345"]), np.array([START]))
+    customers = customers.update(one)
+    read = tracemalloc.get_traced_memory()[1]
+    customers.save(path)
+    written = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert read < 0.05 * size
+    assert written < 0.6 * size
+    again = Customers.load(path, law)
+    assert set(again.factors("012345")) == {*factors, "item 50"}
+    np.testing.assert_array_equal(again.layers.base.counts[: own * 12345], counts[: own * 12345])
+
+
+@pytest.mark.parametrize("bad", ["", "x" * 300, "a\0"])
+def test_ids_that_cannot_be_kept(bad: str) -> None:
+    law = shop()
+    with pytest.raises(InvalidInputError, match="1 to 256 bytes"):
+        Customers(law).law(bad)
+
+
+def test_ids_of_any_length_and_script(tmp_path: Path) -> None:
+    law = shop()
+    names = ["ä", "longer than all others", "7", "77", "日本"]
+    one = Orders(
+        Baskets.from_lists([[0], [1], [2], [3], [4]], labels=law.labels), np.array(names), np.arange(5) * DAY + START
+    )
+    customers = Customers(law).update(one[:1]).update(one[1:])
+    customers.save(tmp_path / "c")
+    for found in (customers, Customers.load(tmp_path / "c", law)):
+        assert [list(found.factors(name)) for name in names] == [[f"item {a}"] for a in range(5)]
+        assert "longer than all others!" not in found
+        assert "longer" not in found
+        assert 7 in found
+
+
+# ---- fitting --------------------------------------------------------------------------------------------------------
+
+
+def test_fit_recovers_what_customers_do() -> None:
+    """Customers who repeat themselves have a high strength; customers who do not gain nothing."""
+    law = shop(30)
+    loyal = Customers.fit(law, orders_of(law, 1200, 150))
+    assert loyal.report["gain"] > 0.2
+    assert loyal.report["recall@10"][0] > loyal.report["recall@10"][1] + 0.05
+    assert f"recall@10 {loyal.report['recall@10'][0]:.3f}" in repr(loyal)
+    rng, p = np.random.default_rng(0), law.inclusion_probabilities()
+    sets = [np.flatnonzero(rng.random(30) < p) for _ in range(1200)]
+    same = orders_of(law, 1200, 150)
+    fickle = Customers.fit(law, Orders(Baskets.from_lists(sets, labels=law.labels), same.customers, same.times))
+    assert fickle.report["gain"] < 0.1 < loyal.report["gain"]
+    assert json.loads(json.dumps(loyal.report)) == loyal.report
+    again = Customers.fit(law, orders_of(law, 1200, 150))
+    assert again.habits == loyal.habits
+
+
+def test_fit_prefers_the_right_clock() -> None:
+    """What customers like changes on a date, after which some come often and some rarely: only the calendar tells."""
+    law, rng = shop(40), np.random.default_rng(0)
+    who, when, sets = [], [], []
+    for u in range(400):
+        n_old, n_new = rng.integers(1, 12, 2)
+        likes = rng.choice(40, (2, 4), replace=False)
+        for k in range(n_old + n_new):
+            is_new = k >= n_old
+            day = 200 + 150 * rng.random() if is_new else 100 * rng.random()
+            who.append(f"c{u}")
+            when.append(START + np.timedelta64(int(day * 86400), "s"))
+            sets.append([a for a in likes[int(is_new)] if rng.random() < 0.8] or [int(likes[0][0])])
+    orders = Orders(Baskets.from_lists(sets, labels=law.labels), np.array(who), np.array(when))
+    assert Customers.fit(law, orders).habits.by_time
+
+
+def test_own_missions_are_kept_where_they_gain() -> None:
+    """Half of the customers shop on one mission and half on the other, for different items each time."""
+    odds = np.full((2, 60), 1e-3)
+    odds[0, :30] = odds[1, 30:] = 0.25
+    law = Mixture.tied(
+        odds, np.full((60, 1), 1e-3), [[1.0]], [0.5, 0.5], labels=[f"item {a}" for a in range(60)]
+    ).without_empty()
+    n, rng = 400, np.random.default_rng(0)
+    who = rng.integers(80, size=n)
+    parts = [[(30 * c + rng.choice(30, 6, replace=False)).tolist() for _ in range(n)] for c in (0, 1)]
+    when = START + DAY * np.arange(n)
+    orders = Orders(Baskets.from_lists([parts[u % 2][i] for i, u in enumerate(who)], labels=law.labels), who, when)
+    customers = Customers.fit(law, orders)
+    assert customers.report["own missions"]["kept"]
+    assert customers.report["own missions"]["gain"] > 0.5
+    assert not customers.report["weekday"]["kept"]
+    assert "own missions" in repr(customers)
+    items = [int(label.split()[1]) for label in customers.next_basket("0").labels or ()]
+    assert np.mean(np.array(items) < 30) > 0.8
+    daily = Orders(Baskets.from_lists([parts[i % 7 > 4][i] for i in range(n)], labels=law.labels), who, when)
+    by_day = Customers.fit(law, daily)
+    assert by_day.report["weekday"]["kept"]
+    assert "by weekday" in repr(by_day)
+    monday, sunday = (by_day.next_basket("new", n=5, time=day).items.mean() for day in ("2026-01-05", "2026-01-11"))
+    assert monday < 30 < sunday
+
+
+def test_few_customers_get_the_usual_habits(tmp_path: Path) -> None:
+    law = shop()
+    orders = orders_of(law, 60, 15)
+    frame = orders.baskets.to_frame("pandas")
+    frame["customer"] = np.repeat(orders.customers, orders.baskets.sizes)
+    frame["time"] = np.repeat(np.asarray(orders.times), orders.baskets.sizes)
+    frame.to_csv(tmp_path / "orders.csv", index=False)
+    frame.to_parquet(tmp_path / "orders.parquet")
+    with pytest.warns(DataWarning, match="too few to fit habits"):
+        expected = Customers.fit(law, orders)
+    assert expected.habits == Habits()
+    assert expected.report == {"fitted": False}
+    for source in (frame, tmp_path / "orders.csv", tmp_path / "orders.parquet"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)
+            assert_same(Customers.fit(law, source), expected, [f"c{u}" for u in range(15)])
+    with pytest.raises(InvalidInputError, match="no column 'client'"):
+        Customers.fit(law, frame, customer="client")
+    with pytest.raises(InvalidInputError, match="must say who bought"):
+        Customers.fit(law, Orders(orders.baskets))
+    with pytest.raises(InvalidInputError, match="validation_fraction must be between 0 and 1"):
+        Customers.fit(law, orders, validation_fraction=1)
+    with pytest.raises(InvalidInputError, match="must be over the 8 items"):
+        Customers.fit(law, Orders(Baskets.from_lists([[11]]), np.array(["ann"])))
