@@ -115,3 +115,8 @@ def test_a_run_is_continued(tmp_path):
     MixtureNDPP(**options, max_epochs=2, checkpoint=path).fit(draw(100, 4))
     again = MixtureNDPP(**options, max_epochs=2, checkpoint=path).fit(draw(100, 4), resume=True)
     np.testing.assert_array_equal(whole.law_.odds, again.law_.odds)
+
+
+def test_single_kernels_have_none():
+    with pytest.raises(InvalidInputError, match="item_features are for mixtures"):
+        ndpp.fit(draw(30, 0), "ndpp", item_features=KIND)

@@ -114,6 +114,11 @@ def make_estimator(model: str, **settings: Any) -> BasketModel[Any, Any]:
     estimator = ESTIMATORS[check_choice(model, "model", list(ESTIMATORS))]
     if isinstance(start := settings.get("init"), str):
         settings["init"] = STARTS[check_choice(start, "init", list(STARTS))]()
+    if settings.get("item_features") is not None and estimator is not MixtureNDPP:
+        problem = (
+            f"are for mixtures, whose rows can be a free part plus features times a matrix; {model} has no such rows"
+        )
+        raise InvalidInputError(problem, argument="item_features", advice="Use {model:'mixture'}.")
     return estimator(**settings)
 
 
