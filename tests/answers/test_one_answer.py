@@ -17,6 +17,7 @@ pytest.importorskip("httpx", reason="needs httpx: pip install 'ndpp[dev]'")
 
 import ndpp
 from ndpp import answers
+from ndpp.baskets.orders import Orders
 from ndpp.cli.app import run
 from ndpp.datasets import shelf_kernel
 from ndpp.serve.app import create_app
@@ -72,8 +73,17 @@ def served(tmp_path_factory) -> Iterator[dict[str, tuple[Any, Path, str]]]:
         for name, make in LAWS.items():
             law, path = make(), folder / f"{name}.safetensors"
             ndpp.save(law, path)
-            found[name] = (law, path, stack.enter_context(serving(create_app(path, category_of=table, table=products))))
+            customers_of(law).save(path.with_suffix(".customers"))
+            files = {"category_of": table, "table": products, "customers": path.with_suffix(".customers")}
+            found[name] = (law, path, stack.enter_context(serving(create_app(path, **files))))
         yield found
+
+
+def customers_of(law: Any) -> ndpp.Customers:
+    """Return two customers: one who likes tea, and one who has bought once."""
+    baskets = [["tea", "jam"], ["tea", "rice"], ["pesto"], ["tea", "jam", "butter"]]
+    orders = Orders(ndpp.Baskets.from_lists(baskets, labels=law.labels), ["17", "17", "ann", "17"])
+    return ndpp.Customers(law).update(orders)
 
 
 @pytest.fixture(params=list(LAWS))
@@ -326,6 +336,112 @@ def test_a_boost_is_prepared_once():
     assert answers.probability(prepared, ["jam"]) == answers.probability(trips(), ["jam"])  # says what the model says
 
 
+@pytest.mark.parametrize("ranking", list(ndpp.Ranking))
+def test_customers(model: Asked, ranking: ndpp.Ranking):
+    """By id, by history, and new: Python, command and HTTP answer as :class:`ndpp.Customers` does."""
+    people = ndpp.Customers.load(file := model.path.with_suffix(".customers"), model.law)
+    own, history = (
+        answers.Prepared(model.law, customers=people),
+        [["tea", "jam"], ["tea", "rice"], ["tea", "jam", "butter"]],
+    )
+    words = ("--customers", file, "--ranking", ranking, "-n", 5)
+    for basket in (["bread"], []):
+        given = ["--given", *basket] if basket else []
+        best = people.recommend(
+            "17", basket, 5, ranking=ranking, **({} if basket else {"damping": people.habits.damping})
+        )
+        expected = told(answers.recommend(own, basket, n=5, customer="17", ranking=ranking))
+        assert [row["item"] for row in expected["items"]] == list(best.labels)
+        assert [row["score"] for row in expected["items"]] == pytest.approx(best.scores.tolist())
+        assert expected["customer"] == "known"
+        close(model.post("recommend", basket=basket, n=5, customer=17, ranking=ranking.value), expected)
+        close(model.command("recommend", *given, *words, "--customer", 17)["recommendations"], [expected["items"]])
+        (model.path.parent / "history.txt").write_text("".join(",".join(items) + "\n" for items in history))
+        same = told(answers.recommend(own, basket, n=5, history=history, ranking=ranking))
+        close(same, {**expected, "customer": "history"})
+        close(model.post("recommend", basket=basket, n=5, history=history, ranking=ranking.value), same)
+        printed = model.command("recommend", *given, *words, "--history", model.path.parent / "history.txt")
+        close(printed["recommendations"], [same["items"]])
+        new = told(answers.recommend(own, basket, n=5, customer="nobody", ranking=ranking, damping=0.2))
+        plain = told(answers.recommend(model.law, basket, n=5, ranking=ranking))
+        assert new["customer"] == "new"
+        assert all(row.pop("usual") == 0 for row in new["items"])
+        close(new["items"], plain["items"])
+    reasons = answers.recommend(own, ["bread"], n=12, customer="17", ranking=ranking, why=True)
+    for row in reasons.items:
+        assert row.score == pytest.approx(row.popularity * row.mission * row.ties * row.customer)
+    assert {row.item: row.usual > 0 for row in reasons.items}["tea"]
+    close(
+        model.post("recommend", basket=["bread"], n=12, customer="17", ranking=ranking.value, why=True), told(reasons)
+    )
+    if ranking is not ndpp.Ranking.LIFT:
+        shares = sum(row.share for row in reasons.items)
+        size = people.law("17").inclusion_probabilities(given=["bread"]).sum() - 1
+        assert shares == pytest.approx(
+            1 if ranking is ndpp.Ranking.COMPLETION else size, rel=1e-6 if ranking.is_whole else 0.2
+        )
+
+
+def test_baskets_of_customers(model: Asked):
+    people = ndpp.Customers.load(file := model.path.with_suffix(".customers"), model.law)
+    own, labels = answers.Prepared(model.law, customers=people), model.law.labels
+    drawn = [[labels[i] for i in basket] for basket in people.law("17").sample(3, given=["bread"], rng=4)]
+    found = answers.complete(own, ["bread"], n=3, seed=4, customer="17")
+    assert [list(one.items) for one in found.baskets] == drawn
+    close(model.post("complete", basket=["bread"], n=3, seed=4, customer="17"), told(found))
+    printed = model.command("complete", "--given", "bread", "-n", 3, "--seed", 4, "--customers", file, "--customer", 17)
+    assert [sorted(basket) for basket in printed["baskets"]] == [sorted(basket) for basket in drawn]
+    freely = [[labels[i] for i in basket] for basket in people.law("17").sample(3, rng=6)]
+    words = ("-n", 3, "--seed", 6, "--customers", file, "--customer", "17")
+    assert model.command("sample", *words)["baskets"] == freely
+    assert [one["items"] for one in model.post("sample", n=3, seed=6, customer="17")["baskets"]] == freely
+    asked = {
+        "task": "recommend",
+        "baskets": [["bread"], ["tea"], ["bread"]],
+        "customers": ["17", "nobody", None],
+        "n": 4,
+    }
+    lines = [json.loads(line) for line in post(f"{model.url}/api/batch", json=asked).text.splitlines()]
+    for basket, customer, line in zip(asked["baskets"], asked["customers"], lines):
+        alone = told(answers.recommend(own, basket, customer=customer, n=4))
+        close({key: value for key, value in line.items() if key != "index"}, alone)
+    each = answers.recommend_each(own, ndpp.Baskets.from_lists([[], []], labels=labels), n=4, customers=["17", "ann"])
+    printed = model.command("recommend", "--customers", file, "--all-customers", "-n", 4)
+    assert printed["customers"] == ["17", "ann"]
+    close(printed["recommendations"], [told(one)["items"] for one in each])
+    assert [row.item for row in each[0].items] == list(people.next_basket("17", 4).labels)
+
+
+def test_customers_under_a_boost(model: Asked):
+    """What is out of stock is out of stock for those who like it, too."""
+    people = ndpp.Customers.load(file := model.path.with_suffix(".customers"), model.law)
+    own, boost = answers.Prepared(model.law, customers=people), {"tea": 0.0, "pesto": 2.0}
+    boosted = people.with_law(model.law.tilt(boost))
+    found = answers.recommend(own, ["bread"], n=12, customer="17", boost=boost)
+    assert [row.item for row in found.items] == list(boosted.recommend("17", ["bread"], 12).labels)
+    assert "tea" not in [row.item for row in found.items]
+    asked = {"boost": {"pesto": 2}, "out_of_stock": ["tea"], "customer": "17"}
+    close(model.post("recommend", basket=["bread"], n=12, **asked), told(found))
+    table = model.path.parent / "both.csv"
+    table.write_text("item,factor\ntea,0\npesto,2\n")
+    words = ("--customers", file, "--customer", "17", "--boost", table)
+    close(model.command("recommend", "-g", "bread", "-n", 12, *words)["recommendations"], [told(found)["items"]])
+    with_tea = answers.recommend(own, ["tea"], n=12, customer="17", boost=boost)  # the last one, in the basket
+    assert {row.item for row in with_tea.items}.isdisjoint({"tea"})
+    drawn = answers.complete(own, ["bread"], n=4, seed=1, customer="17", boost=boost)
+    close(model.post("complete", basket=["bread"], n=4, seed=1, **asked), told(drawn))
+    printed = model.command("complete", "-g", "bread", "-n", 4, "--seed", 1, *words)["baskets"]
+    assert [sorted(basket) for basket in printed] == [sorted(one.items) for one in drawn.baskets]
+
+
+def test_a_model_without_customers_says_so(model: Asked):
+    for asked in ({"customer": "17"}, {"history": [["tea"]]}):
+        with pytest.raises(ndpp.errors.InvalidInputError, match="needs customers, and this model has none"):
+            answers.recommend(model.law, ["bread"], **asked)
+    both = post(f"{model.url}/api/recommend", json={"customer": "17", "history": [["tea"]]})
+    assert (both.status_code, "not both" in both.json()["detail"]) == (422, True)
+
+
 @pytest.mark.parametrize("item", ["bread", "tea"])
 def test_related_items(model: Asked, item: str):
     expected = told(answers.related(model.law, item, n=5))
@@ -360,6 +476,8 @@ def test_descriptions(model: Asked):
     assert sent.pop("name") == model.path.stem
     checksum, printed = sent.pop("checksum"), model.command("info")
     assert [column["name"] for column in sent.pop("columns")] == ["price", "category"]
+    assert sent.pop("customers") == 2
+    assert sent.pop("context") == {}
     close(sent, expected)
     assert printed["crc32"] == checksum
     names = {"n_items": "items", "labelled": "labels", "size_distribution": "size_law"}

@@ -24,23 +24,24 @@ def test_all_commands_are_there():
     wanted = (
         "demo fit sample complete recommend map evaluate diagnose reproduce bench info related report prepare serve"
     )
-    assert sorted(NAMES) == sorted(wanted.split())
+    of_customers = [f"customers {name}" for name in ("fit", "update", "forget", "info")]
+    assert sorted(NAMES) == sorted([*wanted.split(), *of_customers])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_help_explains_and_shows_examples(call, name):
-    done = call(name, "--help")
+    done = call(*name.split(), "--help")
     assert done.code == 0
     assert f"ndpp {name}" in done.out.split("Examples:")[1]
-    assert call(name, "-h").out == done.out
+    assert call(*name.split(), "-h").out == done.out
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_examples_use_options_that_exist(call, name):
     command = next(commands[name] for commands in COMMANDS.values() if name in commands)
     examples = help_of(command).split("Examples:")[1]
-    known = call(name, "--help").out.split("Arguments")[-1]
-    own = [line for line in re.split(r"[|\n]", examples) if line.split()[:2] == ["ndpp", name]]
+    known = call(*name.split(), "--help").out.split("Arguments")[-1]
+    own = [line for line in re.split(r"[|\n]", examples) if line.strip().startswith(f"ndpp {name} ")]
     assert own
     for option in re.findall(r" (--?[a-z][a-z-]*)", " ".join(own)):
         assert re.search(rf"{option}\b", known), option

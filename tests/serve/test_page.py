@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ndpp
+from ndpp.baskets.orders import Orders
 from ndpp.serve.app import create_app
 from servers import ODD, serving
 
@@ -533,6 +534,53 @@ def test_limits_are_kept_and_what_is_wrong_with_them_is_told_in_its_card(browser
         expect(page.locator("#whole .card")).to_have_count(4)
         assert all("422" in text for text in errors)
         page.close()
+
+
+def test_recommendations_for_a_customer(browser, kernel, model, tmp_path):
+    """By keyboard: the id stays in the tab, also when the page is loaded again, and is never in an address."""
+    package = pytest.importorskip(
+        "axe_playwright_python", reason="needs axe-playwright-python: pip install 'ndpp[dev]'"
+    )
+    baskets = ndpp.Baskets.from_lists([["pesto", "tea"], ["pesto"], ["rice"], ["pesto"]], labels=kernel.labels)
+    ndpp.Customers(kernel).update(Orders(baskets, ["<b>17", "<b>17", "18", "<b>17"])).save(tmp_path / "customers")
+    with serving(create_app(model, customers=tmp_path / "customers")) as url:
+        context = browser.new_context(viewport={"width": 1440, "height": 900})
+        page, asked, errors = context.new_page(), [], []
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.on("request", lambda request: asked.append(request.url))
+        page.set_default_timeout(20_000)
+        page.goto(f"{url}/?item=bread")
+        expect(page.locator("#customer")).to_be_visible()
+        expect(page.locator(".own")).to_have_count(0)
+        page.get_by_label("Customer").fill("<b>17")
+        page.keyboard.press("Enter")
+        expect(page.locator("#who-said")).to_have_text("Known here. What they have bought before is marked.")
+        marked = page.locator("#next .row", has_text="pesto").locator(".own")
+        expect(marked).to_have_text("bought before: 100 % of baskets")
+        page.reload()
+        expect(page.get_by_label("Customer")).to_have_value("<b>17")
+        expect(marked).to_have_text("bought before: 100 % of baskets")
+        filled(page)
+        for width, scheme in ((390, "dark"), (1024, "light")):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+            page.evaluate((Path(package.__file__).parent / "axe.min.js").read_text(encoding="utf-8"))
+            found = page.evaluate("axe.run()")["violations"]
+            assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.get_by_label("Customer").fill("nobody")
+        page.get_by_label("Customer").press("Enter")
+        expect(page.locator("#who-said")).to_have_text("New here: gets what everybody gets.")
+        expect(page.locator(".own")).to_have_count(0)
+        page.get_by_label("Customer").fill("")
+        page.get_by_label("Customer").press("Enter")
+        expect(page.locator("#who-said")).to_have_text("")
+        assert not [one for one in asked if "17" in one.removeprefix(url) or "nobody" in one]
+        other = context.new_page()
+        other.goto(url)
+        expect(other.get_by_label("Customer")).to_have_value("")  # another tab knows nothing of it
+        assert errors == []
+        context.close()
 
 
 def test_missions_are_shown_as_text(browser, mixture, tmp_path):

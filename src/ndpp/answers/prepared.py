@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -40,8 +40,8 @@ LEFT = 6
 """Items that are often added to a basket. What is prepared for it serves four to eight."""
 MEMORY = 2**30
 """Most bytes of matrices that the sampler of a model keeps."""
-BOOSTS = 4
-"""Boosts whose tilted laws are kept."""
+VARIANTS = 4
+"""Contexts, boosts and customers whose laws are kept."""
 NEARLY = 1e-12
 """The factor of items that are out of stock, beside baskets that hold some of these."""
 
@@ -62,24 +62,24 @@ class Prepared:
 
     Every question of :mod:`ndpp.answers` takes one in place of a law: ``model = answers.Prepared(law)`` answers the second question faster.
     With a ``table`` of its items, questions take limits in words. ``boost``, factors as in ``law.tilt``, is part of every question about
-    what to buy: recommendations, their reasons and draws.
+    what to buy: recommendations, their reasons and draws. With ``customers`` (:class:`ndpp.Customers`) such questions may name one.
     """
 
     gone: IntArray = np.empty(0, np.int64)
     """Items that are out of stock."""
 
-    def __init__(self, model: Any, table: ItemTable | None = None, boost: Any = None) -> None:
+    def __init__(self, model: Any, table: ItemTable | None = None, boost: Any = None, customers: Any = None) -> None:
         self.law: Any = Law.required(model)
-        self.table = table
+        self.table, self.customers = table, customers
         self.factors = None if boost is None else self.factors_of(boost)
-        self._lock, self._boosted = threading.RLock(), dict[bytes, Boosted]()
+        self._lock, self._variants = threading.RLock(), dict[tuple[Any, ...], Derived]()
 
     @classmethod
     def of(cls, model: Any, context: Any = None, *, unknown: str = "error") -> Prepared:
         """Return a law, fitted estimator or prepared model as a prepared one, in a context as ``law.at`` takes it if there is one."""
         own = model if isinstance(model, Prepared) else cls(model)
         law = own.law.at(context, unknown=unknown) if context else own.law
-        return own if law is own.law else InContext(own, law)
+        return own if law is own.law else own._kept(("context", law.weights.tobytes()), lambda: InContext(own, law))
 
     # -- names ---------------------------------------------------------------------------------------------------------------
 
@@ -139,12 +139,26 @@ class Prepared:
         if len(held):
             factors = factors.copy()
             factors[held if drawn else gone] = 1.0 if drawn else NEARLY
-        with self._lock:  # and not while the law is tilted, so that other questions go on
-            key = factors.tobytes()
-            found = self._boosted.pop(key, None) or Boosted(self, factors, gone)
-            self._boosted[key] = found
-            if len(self._boosted) > BOOSTS:
-                del self._boosted[next(iter(self._boosted))]
+        return self._kept(("boost", factors.tobytes()), lambda: Variant(self, lambda: self.law.tilt(factors), gone))
+
+    def personal(self, person: Any) -> Prepared:
+        """Return the model of a customer's baskets (``ndpp.answers.personal.Person``)."""
+        people = self.people
+        return self._kept(
+            ("customer", id(people), *person[1:]), lambda: Variant(self, lambda: people.law(**person.asked), self.gone)
+        )
+
+    @property
+    def people(self) -> Any:
+        """The customers, over this law."""
+        return self.customers
+
+    def _kept(self, key: tuple[Any, ...], make: Callable[[], Derived]) -> Derived:
+        """Return a model of which the last few are kept; it is made without its law, so that other questions go on."""
+        with self._lock:
+            found = self._variants[key] = self._variants.pop(key, None) or make()
+            if len(self._variants) > VARIANTS:
+                del self._variants[next(iter(self._variants))]
         return found
 
     def factors_of(self, boost: Any, skipped: list[Item] | None = None) -> FloatArray:
@@ -253,13 +267,43 @@ class Prepared:
         return found
 
 
-class InContext(Prepared):
-    """A prepared law in a context: its components, and so its missions, are those of the ``plain`` one."""
+class Derived(Prepared):
+    """A model for a context, a boost or a customer. It has the missions of the ``plain`` one, so that they keep their names."""
+
+    plain: Prepared
+    _bound: tuple[Any, Any] = (None, None)
+
+    @property
+    def customers(self) -> Any:  # type: ignore[override]
+        """The customers of the model."""
+        return self.plain.customers
+
+    @property
+    def people(self) -> Any:
+        """The customers of the model, over this law."""
+        found = self.customers
+        with self._lock:
+            if self._bound[0] is not found:
+                self._bound = found, found.with_law(self.law)
+            return self._bound[1]
+
+    @once
+    def missions(self) -> tuple[Mission, ...]:
+        """The missions of the model."""
+        return self.plain.missions
+
+
+class InContext(Derived):
+    """A prepared law in a context: its components are those of the plain one."""
 
     def __init__(self, plain: Prepared, law: Any) -> None:
-        super().__init__(law, plain.table)
-        self.factors = plain.factors
-        self.plain, self.inclusions, self.missions = plain, plain.inclusions, plain.missions
+        self.plain, self.law, self.table, self.factors = plain, law, plain.table, plain.factors
+        self._lock, self._variants = threading.RLock(), dict[tuple[Any, ...], Derived]()
+
+    @once
+    def inclusions(self) -> FloatArray:
+        """Those of the plain law."""
+        return self.plain.inclusions
 
     @property
     def sizes(self) -> FloatArray | None:
@@ -267,22 +311,17 @@ class InContext(Prepared):
         return None if self.plain.sizes is None else np.asarray(self.law.size_distribution())
 
 
-class Boosted(Prepared):
-    """A prepared law with the odds of its items times factors. It has the missions of the law."""
+class Variant(Derived):
+    """The law of a model for a boost or a customer."""
 
-    def __init__(self, plain: Prepared, factors: FloatArray, gone: IntArray) -> None:
-        self.plain, self.tilts, self.gone = plain, factors, gone
-        self.table, self.factors, self._lock = plain.table, None, threading.RLock()
+    def __init__(self, plain: Prepared, make: Callable[[], Any], gone: IntArray) -> None:
+        self.plain, self.make, self.gone, self.table, self.factors = plain, make, gone, plain.table, None
+        self._lock, self._variants = threading.RLock(), dict[tuple[Any, ...], Derived]()
 
     @once
     def law(self) -> Any:
-        """The tilted law."""
-        return self.plain.law.tilt(self.tilts)
-
-    @once
-    def missions(self) -> tuple[Mission, ...]:
-        """The missions of the law as it is, so that they keep their names."""
-        return self.plain.missions
+        """The law, which may take seconds to make."""
+        return self.make()
 
 
 def _shared(sampler: Exact, given: Items, size: int | None, n: int, seed: int) -> Iterator[list[int]]:

@@ -17,11 +17,12 @@ from ndpp._validation import check_choice
 from ndpp.answers import records as r
 from ndpp.answers.atlas import draw_map
 from ndpp.answers.mission import find_missions
+from ndpp.answers.personal import Person
 from ndpp.answers.prepared import MAPPED, MISSIONS, Prepared
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.inference import Ranking, Recommendation, Recommendations
-from ndpp.inference.ranking import Rule
+from ndpp.inference.ranking import DAMPING, Rule
 from ndpp.inference.scores import scores_of_one, scores_or_nan
 
 PROBABLE = 0.01
@@ -39,6 +40,8 @@ def recommend(
     unknown: str = "error",
     context: Any = None,
     boost: Any = None,
+    customer: str | int | None = None,
+    history: Sequence[Any] | None = None,
     **options: Any,
 ) -> r.Recommended:
     """Return the best items for a basket; with ``why``, what each score owes to what.
@@ -47,7 +50,8 @@ def recommend(
     ``limits``, which may be in words if the model has a table (:class:`ItemTable`); and ``exclude``, items that are never recommended.
     With ``unknown="skip"``, items that are not in the catalogue are left out, and named in the answer as ``skipped``. ``context`` holds
     columns and their values, as ``law.at`` takes them, and ``boost`` factors as in ``law.tilt``: the odds of an item times its factor,
-    and 0 for what is out of stock.
+    and 0 for what is out of stock. If the model has customers, ``customer`` is the id of one, or ``history`` the baskets of one, oldest
+    first: the answer is that of :class:`ndpp.Customers`.
 
     Examples
     --------
@@ -59,22 +63,44 @@ def recommend(
     """
     own, skipped = Prepared.of(model, context, unknown=unknown), _skipping(unknown)
     given = own.ids(basket, skipped=skipped)
+    person = Person.of(own, customer, history, skipped)
     own = own.boosted(boost, given, skipped)
-    rule = _rule(own, given, skipped, **options)
-    best = rule.best_for(given)
-    return _recommended(own, given, best, rule.ranking, why=why, ids=ids, skipped=_distinct(skipped))
+    listed = _listed(own, given, skipped, person, **options)
+    rule = Rule.of(own.law, popularity=own.popularity, **listed)
+    best = rule.best_for(given) if person is None else own.people.recommend(basket=given, **person.asked, **listed)
+    return _recommended(own, given, rule, best, person, why=why, ids=ids, skipped=_distinct(skipped))
 
 
 def recommend_each(
-    model: Any, baskets: Baskets, *, why: bool = False, ids: bool = False, boost: Any = None, **options: Any
+    model: Any,
+    baskets: Baskets,
+    *,
+    why: bool = False,
+    ids: bool = False,
+    boost: Any = None,
+    customers: Sequence[str | int] | None = None,
+    **options: Any,
 ) -> Recommendations[r.Recommended]:
-    """Return :func:`recommend` of each basket, None for baskets of probability zero: thousands of baskets in a few seconds."""
-    given = np.unique(baskets.indices)
-    own = Prepared.of(model).boosted(boost, given)
-    rule = _rule(own, given, None, **options)
-    found = zip(baskets, rule.best_of_each(baskets))
-    answers = (best and _recommended(own, basket, best, rule.ranking, why=why, ids=ids) for basket, best in found)
-    return Recommendations(answers, baskets.ids_or_numbers)
+    """Return :func:`recommend` of each basket, None for baskets of probability zero: thousands of baskets in a few seconds.
+
+    ``customers`` are the ids of those whose baskets these are.
+    """
+    plain, given = Prepared.of(model), np.unique(baskets.indices)
+    own = plain.boosted(boost, given)
+    people = [None] * len(baskets) if customers is None else Person.each(plain, customers)
+    listed = _listed(own, given, None, next(iter(people), None), **options)
+    rule = Rule.of(own.law, popularity=own.popularity, **listed)
+    if customers is None:
+        each = rule.best_of_each(baskets)
+    elif rule.ranking.is_whole:
+        each = [own.people.recommend(one, basket, **listed) for one, basket in zip(customers, baskets)]
+    else:
+        each = own.people.recommend_many(list(map(str, customers)), baskets if len(given) else None, **listed)
+    found = (
+        best and _recommended(own, basket, rule, best, person, why=why, ids=ids)
+        for basket, best, person in zip(baskets, each, people)
+    )
+    return Recommendations(found, baskets.ids_or_numbers)
 
 
 def why(
@@ -108,14 +134,16 @@ def why(
     return r.Explained(**vars(reason), skipped=_distinct(skipped))
 
 
-def _rule(
-    own: Prepared, given: IntArray, skipped: list[r.Item] | None, *, candidates: Any = None, exclude: Any = (), limits: Any = (),
-    **options: Any,
-) -> Rule:  # fmt: skip
-    """Return how items are ranked beside given ones, and which may be listed."""
+def _listed(
+    own: Prepared, given: IntArray, skipped: list[r.Item] | None, person: Person | None, *, candidates: Any = None, exclude: Any = (),
+    limits: Any = (), damping: float | None = None, **options: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Return how items are ranked beside given ones, and which may be listed, as a rule takes it."""
     allowed = allowed_items(own, candidates, exclude, skipped)
+    if damping is None:
+        damping = DAMPING if person is None or len(given) else own.people.habits.damping
     kept = own.limits(limits, given=given, candidates=allowed)
-    return Rule.of(own.law, candidates=allowed, popularity=own.popularity, limits=kept, **options)
+    return {"candidates": allowed, "limits": kept, "damping": damping, **options}
 
 
 def allowed_items(own: Prepared, candidates: Any, exclude: Any, skipped: list[r.Item] | None) -> IntArray | None:
@@ -139,19 +167,40 @@ def _distinct(skipped: list[r.Item] | None) -> tuple[r.Item, ...]:
 def _recommended(
     own: Prepared,
     basket: IntArray,
+    rule: Rule,
     best: Recommendation,
-    ranking: Ranking,
+    person: Person | None,
     *,
     why: bool,
     ids: bool,
     skipped: tuple[r.Item, ...] = (),
 ) -> r.Recommended:
     items: Sequence[r.Scored]
+    ranking, usual, total = rule.ranking, best, 1.0
+    if why and person is not None:
+        everybody = scores_of_one(own.law, basket, whole=ranking.is_whole)
+        usual = best._replace(scores=(everybody / rule.shown)[best.items])
+        if ranking.is_whole:  # shares of all baskets with one more item: the customer's weigh more
+            factors = own.people.factors(**person.asked)
+            more = (np.array(list(factors.values())) - 1) @ everybody[own.ids(list(factors))]
+            total += float(more / everybody.sum())
     if why:
-        items = _reasons(own, basket, best, ranking, ids=ids)
+        items = _reasons(own, basket, usual, ranking, ids=ids)
     else:
         items = tuple(map(r.Scored, own.names(best.items, ids=ids), best.scores.tolist()))
-    return r.Recommended(ranking.value, ranking.meaning, items, skipped)
+    if person is not None:
+        scores, shares = best.scores.tolist(), [person.bought.get(item, 0.0) for item in best.items.tolist()]
+        items = tuple(
+            r.WhyOwn(
+                **{**vars(one), "score": score, "share": min(1.0, one.share * score / one.score / total)},
+                customer=score / one.score,
+                usual=share,
+            )
+            if isinstance(one, r.Why)
+            else r.Own(one.item, score, share)
+            for one, score, share in zip(items, scores, shares)
+        )
+    return r.Recommended(ranking.value, ranking.meaning, items, skipped, person and person.kind)
 
 
 def _reasons(
@@ -232,12 +281,14 @@ def complete(
     unknown: str = "error",
     context: Any = None,
     boost: Any = None,
+    customer: str | int | None = None,
+    history: Sequence[Any] | None = None,
 ) -> r.Completed:
     """Return ``n`` exact samples that contain the basket, those of ``law.at(context).sample(n, given=basket, rng=seed)``.
 
     ``limits`` are those of ``law.sample``; they may be in words if the model has a table (:class:`ItemTable`). With
     ``unknown="skip"``, items that are not in the catalogue are left out, and named in the answer as ``skipped``. With a ``boost`` the
-    samples are those of ``law.tilt(boost)``.
+    samples are those of ``law.tilt(boost)``, for a ``customer``, or the one with this ``history``, those of ``customers.law(customer)``.
     """
     own, skipped = Prepared.of(model, context, unknown=unknown), _skipping(unknown)
     seed = secrets.randbelow(2**32) if seed is None else seed
@@ -249,12 +300,14 @@ def complete(
     if both.size:
         name = own.names(both[:1])[0]
         raise InvalidInputError(f"{name!r} is in the basket and in exclude; it can be in one of them")
+    person = Person.of(own, customer, history, skipped)
     own = own.boosted(boost, given, skipped, drawn=True)
+    own = own if person is None else own.personal(person)
     drawn = own.draw(n, seed, given=given, size=size, exclude=never, candidates=only, limits=limits)
     held = set(given.tolist())
     added = [[item for item in items if item not in held] for items in drawn]
     names = [tuple(tuple(own.names(items, ids=ids)) for items in pair) for pair in zip(drawn, added)]
-    return r.Completed(seed, tuple(r.Drawn(*pair) for pair in names), _distinct(skipped))
+    return r.Completed(seed, tuple(r.Drawn(*pair) for pair in names), _distinct(skipped), person and person.kind)
 
 
 def probability(model: Any, basket: Any, *, unknown: str = "error", context: Any = None) -> r.Likelihood:

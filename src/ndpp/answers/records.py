@@ -86,6 +86,24 @@ class Why(Scored):
 
 
 @dataclass(frozen=True, repr=False)
+class Own(Scored):
+    """An item and its score for a customer."""
+
+    usual: float
+    """How often this customer buys it: the share of their baskets, of which the last ones count most."""
+
+
+@dataclass(frozen=True, repr=False)
+class WhyOwn(Why):
+    """Why an item is recommended to a customer: score = popularity · mission · ties · customer."""
+
+    customer: float
+    """The factor of what this customer has bought before."""
+    usual: float
+    """How often this customer buys it: the share of their baskets, of which the last ones count most."""
+
+
+@dataclass(frozen=True, repr=False)
 class Explained(Why):
     """Why one item that was asked about would be recommended."""
 
@@ -101,9 +119,11 @@ class Recommended(Record):
     ranking: str
     meaning: str
     """What a score says."""
-    items: tuple[Why | Scored, ...]
+    items: tuple[WhyOwn | Own | Why | Scored, ...]
     skipped: tuple[Item, ...] = ()
     """Items of the question that are not in the catalogue and were left out."""
+    customer: str | None = None
+    """Whose basket it is: a "known" customer's, a "new" one's, who gets what everybody gets, or by "history"; null if none was named."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +142,8 @@ class Completed(Record):
     baskets: tuple[Drawn, ...]
     skipped: tuple[Item, ...] = ()
     """Items of the question that are not in the catalogue and were left out."""
+    customer: str | None = None
+    """Whose baskets these are, as in recommendations."""
 
     def table(self) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Return a row per item of each basket."""

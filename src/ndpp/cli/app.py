@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast
 import typer
 
 import ndpp
-from ndpp.cli import draw, evaluate, fit, info, items, recommend, report, serve, update
+from ndpp.cli import customers, draw, evaluate, fit, info, items, recommend, report, serve, update
 from ndpp.cli.guard import ARGUMENTS, DEBUG, end_with, guarded, install, reader_left
 from ndpp.cli.options import flattened
 from ndpp_experiments import commands as experiments
@@ -35,13 +35,20 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         items.items,
         serve.prepare,
     ),
+    "Customers": (
+        customers.customers_fit,
+        customers.customers_update,
+        customers.customers_forget,
+        customers.customers_info,
+    ),
     "Baskets": (draw.sample, draw.complete, recommend.recommend, recommend.map_, serve.serve),
     "Experiments": (experiments.demo, experiments.reproduce, experiments.bench),
 }
 COMMANDS = {
-    panel: {command.__name__.removesuffix("_"): command for command in commands} for panel, commands in PANELS.items()
+    panel: {command.__name__.removesuffix("_").replace("_", " "): command for command in commands}
+    for panel, commands in PANELS.items()
 }
-"""The commands by panel of the help page and by name."""
+"""The commands by panel of the help page and by name; "customers fit" is a command of the group "customers"."""
 NO_ARGUMENTS = ("demo", "bench")
 """Commands that run without any argument; the others show their help instead."""
 
@@ -52,12 +59,16 @@ def help_of(command: Callable[..., None]) -> str:
     return "\n\n".join(text if text.startswith("\b") else " ".join(text.split()) for text in paragraphs)
 
 
+people = typer.Typer(
+    no_args_is_help=True, rich_markup_mode="rich", help="What is known of each customer, in a file of its own."
+)
 for panel, commands in COMMANDS.items():
     for name, command in commands.items():
-        needs = name not in NO_ARGUMENTS
-        app.command(name, help=help_of(command), rich_help_panel=panel, no_args_is_help=needs)(
+        needs, group = name not in NO_ARGUMENTS, people if " " in name else app
+        group.command(name.split()[-1], help=help_of(command), rich_help_panel=panel, no_args_is_help=needs)(
             guarded(flattened(command))
         )
+app.add_typer(people, name="customers", rich_help_panel="Customers")
 
 
 def _version(wanted: bool) -> None:
@@ -81,7 +92,7 @@ def root(
 def parser() -> Callable[..., Any]:
     """Return what parses the words and calls a command; typer takes a while to derive it from the annotations."""
     group: Any = typer.main.get_command(app)
-    for command in (group, *group.commands.values()):
+    for command in (group, *group.commands.values(), *group.commands["customers"].commands.values()):
         for param in command.get_params(typer.Context(command, **group.context_settings)):
             if getattr(param, "is_flag", False):
                 param.metavar = ""  # a flag takes no value whose type could be shown

@@ -13,6 +13,7 @@ import typer
 from ndpp.baskets import Baskets
 from ndpp.cli import files
 from ndpp.cli import options as o
+from ndpp.cli.customers import Who
 from ndpp.cli.deliver import Starts, Target, deliver
 from ndpp.cli.journal import read_made_with
 from ndpp.cli.lists import Lists
@@ -76,6 +77,7 @@ def sample(
     mission: Annotated[str | None, typer.Option(metavar="NAME", help=MISSION)] = None,
     given: o.Given = None,
     limits: o.Limits,
+    who: Who,
     sampler: Annotated[str, sampler_option("Sampler", SPECS)] = EXACT.name,
     steps: Steps = None,
     start: WalkStart = "uniform",
@@ -99,15 +101,17 @@ def sample(
       ndpp sample model.safetensors -n 5 --at store=3 --at weekday=Sunday
       ndpp sample model.safetensors -n 5 --candidates-file stock.txt --unknown skip
       ndpp sample model.safetensors --limit 'dairy=1..2' --limit 'price<=20' --table products.csv
-      ndpp sample model.safetensors -n 5 --boost factors.csv
+      ndpp sample model.safetensors -n 5 --boost factors.csv --customers shop.customers --customer 17
       ndpp sample model.safetensors -n 500 | ndpp evaluate model.safetensors -
     """
     kernel = files.load_model_at(model, at, unknown)
-    target = Target.checked(writing, kernel.labels, model, *limits.files, resume=resume)
+    target = Target.checked(writing, kernel.labels, model, *limits.files, *who.files, resume=resume)
+    whose = who.asked(kernel, ids=writing.ids, unknown=unknown)
     if mission is not None:
+        files.require(not any(whose.values()), "a mission is one of all customers; use either --mission or --customer")
         kernel = files.of_mission(kernel, mission)
     fixed = files.item_ids(kernel, given, ids=writing.ids)
-    lists = Lists(limits, writing.ids, encoding, unknown)
+    lists = Lists(limits, writing.ids, encoding, unknown, who.load(kernel), whose)
     allowed, chosen = lists.narrowed(kernel, fixed)
     kept, how = lists.limited(kernel, kernel.one_basket(fixed), chosen)
     ready = prepare(sampler, allowed, Request(size, fixed, steps, start, drawing.device), kept)
@@ -138,6 +142,7 @@ def complete(
     add: Annotated[int | None, o.number("Items to add to each basket, instead of --size.")] = None,
     at: o.At = None,
     limits: o.Limits,
+    who: Who,
     drawing: o.Drawing,
     writing: o.Writing,
     reading: o.ReadingFor,
@@ -154,10 +159,11 @@ def complete(
     """
     kernel = files.load_model_at(model, at, reading.unknown)
     files.require(size is None or add is None, "use either --size, for the whole basket, or --add, for the new items")
-    target = Target.checked(writing, kernel.labels, model, baskets, *limits.files, resume=resume)
+    target = Target.checked(writing, kernel.labels, model, baskets, *limits.files, *who.files, resume=resume)
+    whose = who.asked(kernel, ids=writing.ids, unknown=reading.unknown)
     starts = files.given_baskets(kernel, given, baskets, reading, ids=writing.ids)
     target = target._replace(starts=Starts(starts, number, from_file=baskets is not None))
-    lists = Lists(limits, writing.ids, reading.encoding, reading.unknown)
+    lists = Lists(limits, writing.ids, reading.encoding, reading.unknown, who.load(kernel), whose)
     allowed, chosen = lists.narrowed(kernel, np.unique(starts.indices))
     only = starts.indices if chosen["only"] is None else chosen["only"]
     kept, how = lists.limited(kernel, starts, chosen)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,12 +28,14 @@ from ndpp.laws.limits import Limits as LimitsOf
 
 
 class Lists(NamedTuple):
-    """The items of --only and --candidates-file, without those of --exclude and --exclude-file; and how to read them."""
+    """The items of --only and --candidates-file, without those of --exclude and --exclude-file; how to read them, and whose they are."""
 
     limits: Limits
     ids: bool = False
     encoding: str | None = None
     unknown: str = "error"
+    customers: Any = None
+    whose: Mapping[str, Any] = MappingProxyType({})
 
     def listed(self, law: Law) -> tuple[IntArray | None, IntArray]:
         """Return the items that may come, None if they are not limited, and those that may not."""
@@ -88,11 +92,16 @@ class Lists(NamedTuple):
         }
         if factors:
             chosen["boost"] = sorted(factors.items())
+        tilt = {item: factor for item, factor in factors.items() if factor} | dict.fromkeys(chosen["exclude"], 0.0)
+        if any(value is not None for value in self.whose.values()):
+            chosen["whose_crc32"] = zlib.crc32(
+                repr(self.whose).encode()
+            )  # an id does not belong into a file of baskets
+            stocked = law.tilt({item: factor for item, factor in factors.items() if factor or item not in given})
+            law, tilt = self.customers.with_law(stocked).law(**self.whose), dict.fromkeys(chosen["exclude"], 0.0)
         if candidates is not None:
             law = law.restrict(np.union1d(candidates, given))
-        return law.tilt(
-            {item: factors[item] for item in factors if factors[item]} | dict.fromkeys(chosen["exclude"], 0.0)
-        ), chosen
+        return law.tilt(tilt), chosen
 
     def table(self, law: Law) -> ItemTable | None:
         """Return the table of --table, which --limit needs, None without any limit."""

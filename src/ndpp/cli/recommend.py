@@ -14,22 +14,33 @@ from ndpp._show import Table
 from ndpp.answers import records
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
+from ndpp.cli.customers import Columns, Who, read_orders
 from ndpp.cli.deliver import Starts, Target
-from ndpp.cli.files import check_sizes, check_table, fingerprint, given_baskets, item_ids, load_model, load_model_at
+from ndpp.cli.files import (
+    check_sizes,
+    check_table,
+    fingerprint,
+    given_baskets,
+    item_ids,
+    load_model,
+    load_model_at,
+    require,
+)
 from ndpp.cli.guard import say
 from ndpp.cli.lists import Lists
 from ndpp.cli.output import Report, emit, progress, working
 from ndpp.inference import Ranking, Recommendations, best_set, greedy_map
-from ndpp.inference.ranking import DAMPING
 
 RANKING = "What else will be in the basket (continuation), the one item missing (completion), or what is special to it (lift)."
-DAMPED = "For continuation: order by P(item | basket) / P(item)^N; 0 favours bestsellers, 1 is the order of lift."
+DAMPED = "For continuation: order by P(item | basket) / P(item)^N; 0 favours bestsellers, 1 is the order of lift. Default: 0.2."
 LEAST = "For lift: list items in at least this share of baskets; default: a quarter of the mean."
 WHY = "Show what each score owes to popularity, mission and ties: its factors."
 POPULAR = "Consider only the N most popular items; default: all for given items, 1000 for the pairs of the catalogue."
 LIFT = "Lift: how many times as often together as independent items would be. Together: the share of baskets with both."
 BY_TIES = "By ties: the part of the lift that missions do not explain; below 1, items of one mission avoid each other."
 BEST = "Improve the basket by exchanges and samples, and say how far from the best one it can be."
+EVERYBODY = "For every customer of the file: their next baskets."
+COLUMN = "CSV or Parquet column of the customer of each basket."
 PAIRS = "go together", "stand in for each other"
 """What pairs of the catalogue do."""
 Relations = records.Related | records.Pairs
@@ -43,11 +54,14 @@ def recommend(
     number: Annotated[int, o.number("Number of items per basket.", "--number", "-n", least=1)] = 10,
     at: o.At = None,
     ranking: Annotated[Ranking, typer.Option(help=RANKING)] = Ranking.CONTINUATION,
-    damping: Annotated[float, o.number(DAMPED)] = DAMPING,
+    damping: Annotated[float | None, o.number(DAMPED)] = None,
     support: Annotated[float | None, o.number(LEAST)] = None,
     why: Annotated[bool, typer.Option("--why", help=WHY)] = False,
     limits: o.Limits,
     categories: o.Categories,
+    who: Who,
+    all_customers: Annotated[bool, typer.Option("--all-customers", help=EVERYBODY)] = False,
+    customer_column: Annotated[str | None, typer.Option(metavar="NAME", help=COLUMN)] = None,
     output: o.Output = None,
     json: o.Json = False,
     ids: o.Ids = False,
@@ -70,26 +84,95 @@ def recommend(
       ndpp recommend model.safetensors -g tea --category-of categories.csv --max-per-category 2
       ndpp recommend model.safetensors -g tea --limit 'dairy<=1' --limit 'price<=20' --table products.csv
       ndpp recommend model.safetensors -g tea --boost factors.csv
+      ndpp recommend model.safetensors --customers shop.customers --customer 17 -g tea
+      ndpp recommend model.safetensors --customers shop.customers --all-customers -o next.parquet
       echo "tea" | ndpp recommend model.safetensors - --json
     """
-    check_table(output, model, baskets, *limits.files, categories.category_of)
+    check_table(output, model, baskets, *limits.files, *who.files, categories.category_of)
     law = load_model_at(model, at, reading.unknown)
-    starts = given_baskets(law, given, baskets, reading, ids=ids)
+    customers = who.load(law)
+    starts, whose = _starts(law, given, baskets, customers, who, all_customers, customer_column, reading, ids=ids)
     lists = Lists(limits, ids, reading.encoding, reading.unknown)
     allowed, table = lists.allowed(law, categories), lists.table(law)
     with working("recommending"):
-        model_ = answers.Prepared(law, table)
+        model_ = answers.Prepared(law, table, customers=customers)
         order: dict[str, Any] = {"ranking": ranking, "damping": damping, "support": support}
-        found = answers.recommend_each(
-            model_, starts, n=number, why=why, ids=ids, limits=limits.limit or (), **allowed, **order
-        )
+        if who.history is not None:
+            order |= who.asked(law, ids=ids, unknown=reading.unknown)
+            one = answers.recommend(
+                model_, starts[0], n=number, why=why, ids=ids, limits=limits.limit or (), **allowed, **order
+            )
+            found = Recommendations([one], [0])
+        else:
+            found = answers.recommend_each(
+                model_,
+                starts,
+                n=number,
+                why=why,
+                ids=ids,
+                limits=limits.limit or (),
+                customers=whose,
+                **allowed,
+                **order,
+            )
     impossible = sum(own is None for own in found)
     if impossible and baskets is None:
         answers.recommend(model_, starts[0], **order)  # raises, and says why
     if impossible:
         text = f"{impossible} of {len(starts)} baskets have probability zero; nothing is recommended for them"
         warnings.warn(text, stacklevel=1)
-    emit(_report(found, starts, ranking, from_file=baskets is not None), output, as_json=json)
+    report = _report(found, starts, ranking, from_file=baskets is not None or len(starts) > 1)
+    if whose is not None and baskets is None:
+        table_ = Table(["customer", *report.table.header[1:]], report.table.lines)
+        shown = table_ if len(starts) > 1 else report.shown
+        data = {name: value for name, value in report.data.items() if name != "basket_ids"}
+        report = report._replace(data={**data, "customers": whose}, table=table_, shown=shown)
+    emit(report._replace(notes=(*report.notes, *_told(found))), output, as_json=json)
+
+
+def _starts(
+    law: Any,
+    given: Sequence[str] | None,
+    path: str | None,
+    customers: Any,
+    who: Who,
+    everybody: bool,
+    column: str | None,
+    reading: o.ReadingFor,
+    *,
+    ids: bool,
+) -> tuple[Baskets, list[str] | None]:
+    """Return the baskets, and whose they are, None if they are nobody's in particular."""
+    named = who.customer or who.history is not None
+    require(
+        customers is not None or not (everybody or column),
+        "--all-customers and --customer-column need --customers FILE",
+    )
+    require(not (everybody and (named or path)), "--all-customers is for all of them, and without a file of baskets")
+    require(
+        path is None or not named,
+        "baskets of a file are those of --customer-column; --customer and --history take --given",
+    )
+    require(column is None or path is not None, "--customer-column is a column of a file of baskets")
+    if path is not None and column is not None:
+        orders = read_orders(law, path, Columns(**vars(reading), customer=column, time=None), ids=ids)
+        assert orders.customers is not None
+        return orders.baskets, [str(one) for one in orders.customers]
+    starts = given_baskets(law, given, path, reading, ids=ids)
+    whose = list(customers) if everybody else who.customer
+    if whose is None:
+        return starts, None
+    one = starts[0].tolist()
+    return Baskets.from_lists([one] * len(whose), n_items=law.n_items, labels=law.labels, basket_ids=whose), whose
+
+
+def _told(found: Recommendations[records.Recommended]) -> list[str]:
+    """Return a note on customers of whom nothing is known."""
+    new = sum(one is not None and one.customer == "new" for one in found)
+    if not new:
+        return []
+    who = "This customer is new" if len(found) == 1 else f"{new:,} of {len(found):,} customers are new"
+    return [f"{who}: nothing is known of their orders, so this is what everybody gets."]
 
 
 def _report(

@@ -54,6 +54,7 @@ def serve(
     category_of: o.CategoryOf = None,
     table: o.ItemTable = None,
     boost: o.Boost = None,
+    customers: Annotated[str | None, o.file("File of customers, for personal recommendations.")] = None,
 ) -> None:
     """Serve a model: a page to explore it, and an HTTP service to use it.
 
@@ -64,7 +65,7 @@ def serve(
     Examples:
       ndpp serve model.safetensors
       ndpp serve model.safetensors --category-of categories.csv --table products.csv
-      ndpp serve model.safetensors --boost factors.csv
+      ndpp serve model.safetensors --boost factors.csv --customers shop.customers
       ndpp serve model.safetensors --host 0.0.0.0 --token-file token.txt --workers 4
     """
     try:
@@ -74,7 +75,7 @@ def serve(
     if host not in LOOPBACK and token_file is None:
         raise InvalidInputError(f"anyone who reaches {host!r} could ask this server; name a token with --token-file")
     token = None if token_file is None else str(token_file)
-    settings = Settings(str(model), host, port, token, workers, seconds, category_of, table, boost)
+    settings = Settings(str(model), host, port, token, workers, seconds, category_of, table, boost, customers)
     if callable(signal.getsignal(signal.SIGTERM)):
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the server ends by itself, and says nothing that is not JSON
     try:

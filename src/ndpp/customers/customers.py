@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,8 @@ MOST_CUSTOMERS = 10_000
 NOBODY = Layers(Store.blank(np.empty(0, "S1")), Store.blank(np.empty(0, "S1")))
 BLOCK = 1024
 """Customers for whom recommendations are made at a time, and fewer if"""
+LARGEST = np.log(1e9)
+"""Of the logarithms of factors."""
 CHANCES = 2**22
 """this many chances are computed for them (32 MB)."""
 
@@ -200,10 +203,7 @@ class Customers:
 
         The chance of an own item is exactly p′ where the customer has one of them; together, items that attract raise each other further.
         """
-        own = self._own(customer, history)
-        return self._mission_law(self._weights(own, time)).tilt(
-            dict(zip(*(x.tolist() for x in self._factors(own, time))))
-        )
+        return self._law(self._own(customer, history), time)
 
     def factors_of(self, history: Any, *, time: Any = None) -> dict[Any, float]:
         """Return the :meth:`factors` of a customer with this history."""
@@ -236,22 +236,26 @@ class Customers:
     ) -> Recommendation:
         """Return the ``n`` best items for a customer whose basket has begun.
 
-        As :func:`ndpp.recommend`, whose ``options`` it takes, with P(a | basket) raised to p′ for the customer's own items; a score of
-        ``Ranking.COMPLETION`` is multiplied by the factor of the item.
+        As :func:`ndpp.recommend`, whose ``options`` it takes, with P(a | basket) raised to p′ for the customer's own items; scores of
+        ``Ranking.COMPLETION`` are those of the customer's :meth:`law`.
         """
         own, plain = self._own(customer, history, unknown), self.plain
-        law = self._mission_law(self._weights(own, time))
         if unknown != "error":
             basket = Baskets.from_lists([basket], n_items=plain.n_items, labels=plain.labels, unknown=unknown)[0]
         ids, rule = check_items(basket, plain, "basket"), Rule.of(plain, n=n, popularity=self._popularity, **options)
-        whole = rule.ranking.is_whole
-        chances = scores_of_one(law, ids, whole=whole) if whole or len(ids) else self._chances(own, time)[0].copy()
-        if whole:
-            items, factors = self._factors(own, time)
-            chances[items] *= factors
-        else:
-            self._raise(chances[None], own, time)
+        if rule.ranking.is_whole:
+            return rule.best(scores_of_one(self._law(own, time), ids, whole=True), ids)
+        chances = self._chances(own, time)[0].copy()
+        if len(ids):
+            chances = scores_of_one(self._mission_law(self._weights(own, time)), ids, whole=False)
+        self._raise(chances[None], own, time)
         return rule.best(chances, ids)
+
+    def bought(self, customers: Sequence[Any] = (), *, history: Any = None) -> list[dict[int, float]]:
+        """Return how often each customer, or the one with this history, buys their own items, by id: the decayed share of their baskets."""
+        own = self._state(encoded(customers)) if history is None else self._own(None, history)
+        pairs = list(zip(own.items.tolist(), (own.counts / own.mass[own.owners]).tolist()))
+        return [dict(pairs[start:end]) for start, end in pairwise(own.indptr.tolist())]
 
     # -- many customers ------------------------------------------------------------------------------------------------------
 
@@ -335,6 +339,12 @@ class Customers:
     def __len__(self) -> int:
         return len(self.layers)
 
+    def __iter__(self) -> Iterator[str]:
+        """Yield the ids of all customers."""
+        base, changed = self.layers.base.ids, self.layers.changed.ids
+        for place in self.layers.all().tolist():
+            yield (base[place] if place < len(base) else changed[place - len(base)]).decode()
+
     def __contains__(self, customer: object) -> bool:
         return bool(self._state(encoded([customer])).mass[0] > 0)
 
@@ -376,7 +386,7 @@ class Customers:
     def forget(self, customer: Any) -> Customers:
         """Return the customers without one of them; the file that :meth:`save` then writes has nothing of this customer."""
         if customer not in self:
-            raise InvalidInputError("is not a customer, so there is nothing to forget", argument="customer")
+            raise InvalidInputError("there is no such customer, so there is nothing to forget")
         gone = Store.blank(encoded([customer]))
         return self._changed(layers=self.layers.with_changed(gone))
 
@@ -580,12 +590,26 @@ class Customers:
         """Return the law with these mission weights, one row."""
         return self.plain if weights is None else self.plain._leaving_out(weights[0], self.plain.nonempty)
 
+    def _law(self, own: Store, time: Any) -> Any:
+        """Return the law of one customer."""
+        base = self._mission_law(self._weights(own, time))
+        tilted = base.tilt(dict(zip(*(values.tolist() for values in self._factors(own, time)))))
+        return tilted if tilted is base else tilted._leaving_out(base.weights, base.nonempty)
+
     def _factors(self, own: Store, time: Any) -> tuple[IntArray, FloatArray]:
-        """Return the own items of one customer that can occur, and their factors."""
-        p, shares = self._chances(own, time)[0], self._shares(own, time)
-        items, shares = own.items[p[own.items] > 0].astype(np.int64), shares[p[own.items] > 0]
+        """Return the own items of one customer that can occur, and their factors: Σ_c w_c s p_ca / (1 − p_ca + s p_ca) = p′_a."""
+        weights, p = self._weights(own, time), self._chances(own, time)[0]
+        items, shares = own.items[p[own.items] > 0].astype(np.int64), self._shares(own, time)[p[own.items] > 0]
         raised = self.habits.raised(p[items], shares)
-        return items, raised * (1 - p[items]) / (p[items] * (1 - raised))
+        if len(self.plain.weights) == 1:
+            return items, raised * (1 - p[items]) / (p[items] * (1 - raised))
+        w, within = self.plain.weights if weights is None else weights[0], self._inclusions[:, items]
+        low, high = np.zeros(len(items)), np.full(len(items), LARGEST)
+        for _ in range(60):  # bisection of log s
+            s = np.exp((low + high) / 2)
+            is_low = w @ (s * within / (1 - within + s * within)) < raised
+            low, high = np.where(is_low, (low + high) / 2, low), np.where(is_low, high, (low + high) / 2)
+        return items, np.exp((low + high) / 2)
 
     def _raise(self, chances: FloatArray, own: Store, time: Any) -> None:
         """Replace p by p′ for own items, in place, unless they cannot occur."""

@@ -51,6 +51,7 @@ def create_app(
     category_of: str | Path | None = None,
     table: str | Path | None = None,
     boost: str | Path | None = None,
+    customers: str | Path | None = None,
     token: str | None = None,
     host: str = "127.0.0.1",
     limits: Limits | None = None,
@@ -69,6 +70,8 @@ def create_app(
         A table with the column item, and columns of words and numbers, for requests with limits; read with the model.
     boost : path, optional
         A table with the columns item and factor, for recommendations and draws; read with the model.
+    customers : path, optional
+        A file of customers, whom requests may name. If it is replaced, the new version is served from the next request on.
     token : str, optional
         If given, every request but those for the health of the server must carry it.
     host : str
@@ -80,7 +83,7 @@ def create_app(
     refused : callable, optional
         Called with the error if there is no model because the file cannot be loaded. By default the server waits for a better file.
     """
-    tables = (None if name is None else Path(name) for name in (category_of, table, boost))
+    tables = (None if name is None else Path(name) for name in (category_of, table, boost, customers))
     counted, holder, loads = Metrics(), Holder(Path(path), *tables), count()
 
     def changed(error: Exception | None) -> None:
@@ -152,6 +155,7 @@ async def model(request: Request) -> Response:
 
     def described(model: Served) -> s.ModelAnswer:
         about: dict[str, Any] = {"name": model.name, "checksum": model.checksum, "columns": s.Column.of(model.table)}
+        about["customers"] = None if model.customers is None else len(model.customers)
         about["context"] = model.law.context
         return s.ModelAnswer(**vars(answers.describe(model)), **about)
 
@@ -229,7 +233,7 @@ async def sample(request: Request, question: s.DrawAsk) -> Response:
     return await ask(request, lambda model: answers.complete(model, **_boosted(question)), slow=True)
 
 
-def _check_drawn(request: Request, question: s.DrawAsk) -> None:
+def _check_drawn(request: Request, question: s.Drawn) -> None:
     """Refuse to draw more items than an answer may hold."""
     expected = question.size if question.size is not None else request.app.state.holder.current.popularity.sum()
     most = max(1, int(DRAWN_ITEMS / max(expected, 1)))
@@ -269,6 +273,9 @@ def _resolved(model: Served, ask: s.BatchAsk) -> tuple[s.BatchAsk, list[s.Item]]
     skipped: list[s.Item] = []
     unknown = skipped if ask.unknown == "skip" else None
     lists: dict[str, Any] = {name: getattr(ask, name) for name in ("candidates", "exclude")}
+    if ask.customers is not None and len(ask.customers) != len(ask.baskets):
+        problem = f"must name {len(ask.baskets)} customers, one per basket, or null; got {len(ask.customers)}"
+        raise InvalidInputError(problem, argument="customers")
     model.law.at(ask.context, unknown=ask.unknown)  # what is wrong with it is told at once
     boost = model.factors_of(_boosted(ask)["boost"], unknown)
     if ask.task == "complete":  # whose items cannot be put back where others are excluded
@@ -278,7 +285,7 @@ def _resolved(model: Served, ask: s.BatchAsk) -> tuple[s.BatchAsk, list[s.Item]]
         limit = _options(model, ask)["per_category"]
         lists = {"candidates": allowed_items(model, **lists, skipped=unknown), "exclude": [], "per_category": limit}
         if limit is not None or ask.limits:
-            _of_batch(model, ask.model_copy(update=lists), [], 0)
+            _of_batch(model, ask.model_copy(update={**lists, "customers": None}), [], 0)
     seed = secrets.randbelow(2**32) if ask.seed is None else ask.seed
     return ask.model_copy(update={**lists, "seed": seed, "boost": boost}), skipped
 
@@ -304,10 +311,9 @@ def _of_batch(model: Served, ask: s.BatchAsk, basket: list[s.Item], i: int) -> R
     """Answer the question for one basket."""
     if ask.task == "probability":
         return answers.probability(model, basket, unknown=ask.unknown, context=ask.context)
-    lists: dict[str, Any] = {
-        name: getattr(ask, name)
-        for name in ("n", "ids", "exclude", "candidates", "unknown", "limits", "context", "boost")
-    }
+    names = ("n", "ids", "exclude", "candidates", "unknown", "limits", "context", "boost")
+    lists: dict[str, Any] = {name: getattr(ask, name) for name in names}
+    lists["customer"] = None if ask.customers is None else ask.customers[i]
     if ask.task == "recommend":
         order = {name: getattr(ask, name) for name in ("ranking", "damping", "support", "per_category")}
         return answers.recommend(model, basket, **lists, **order)

@@ -10,6 +10,8 @@ BASKET_ITEMS = 500
 """Most items of a basket."""
 LISTED_ITEMS = 100_000
 """Most items of ``exclude`` and of ``candidates``."""
+HISTORY = 1000
+"""Most baskets of a history."""
 BASKET_LIMITS = 100
 """Most limits of a request."""
 CATEGORIES = 500

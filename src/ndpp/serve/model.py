@@ -21,6 +21,7 @@ from ndpp._validation import by_name
 from ndpp.answers import ItemTable, Prepared, recommend
 from ndpp.answers.prepared import LEFT
 from ndpp.baskets.groups import read_factors, read_groups
+from ndpp.customers import Customers
 from ndpp.errors import InvalidInputError, NDPPError
 from ndpp.inference import PerCategory
 from ndpp.laws.files import load_header
@@ -45,7 +46,9 @@ def stamp(path: Path) -> tuple[int, ...]:
 
 
 class Served(Prepared):
-    """A prepared law, its name, and a checksum that tells versions apart. It never changes; a replaced file becomes another one."""
+    """A prepared law, its name, and a checksum that tells versions apart. It never changes, other than its customers; a replaced file
+    becomes another one.
+    """
 
     sizes: FloatArray | None = None
 
@@ -57,8 +60,9 @@ class Served(Prepared):
         category_of: Sequence[str | None] | None = None,
         table: ItemTable | None = None,
         boost: Mapping[int, float] | None = None,
+        customers: Customers | None = None,
     ) -> None:
-        super().__init__(law, table, boost)
+        super().__init__(law, table, boost, customers)
         self.name, self.checksum, self.category_of = name, checksum, category_of
         self._sized: dict[int, FloatArray] = {}
         self._warm(int(self.index.popular[0]))
@@ -120,16 +124,31 @@ class Served(Prepared):
 
     @classmethod
     def load(
-        cls, path: Path, categories: Path | None = None, table: Path | None = None, boost: Path | None = None
+        cls,
+        path: Path,
+        categories: Path | None = None,
+        table: Path | None = None,
+        boost: Path | None = None,
+        customers: Path | None = None,
     ) -> Served:
-        """Read a model file, a table of categories, one of all that limits are about, and one of factors."""
+        """Read a model file, a table of categories, one of all that limits are about, one of factors, and a file of customers."""
         law = ndpp.load(path)
         category_of = None if categories is None else read_groups(categories, "category", law.n_items, law.labels)
         items = None if table is None else ItemTable.read(table, law)
         # A shop sells more than the model knows: such items are left out, and the log says so.
         factors = None if boost is None else read_factors(boost, law.n_items, law.labels, unknown="skip")
         name = path.stem if path.is_file() else path.name
-        return cls(law, name, f"{load_header(path).crc32:08x}", category_of, items, factors)
+        people = None if customers is None else Customers.load(customers, law)
+        return cls(law, name, f"{load_header(path).crc32:08x}", category_of, items, factors, people)
+
+    def meet(self, customers: Path) -> None:
+        """Read a file of customers in place of those known so far; nothing that was made for one of these is kept."""
+        found = Customers.load(customers, self.law)
+        with self._lock:
+            self.customers = found
+            kept = [self, *self._variants.values()]
+            for made in kept:
+                made._variants = {key: one for key, one in made._variants.items() if key[0] != "customer"}
 
 
 class NotReadyError(Exception):
@@ -161,20 +180,26 @@ class Holder:
             with contextlib.suppress(OSError):  # between two versions there may be none; the old one goes on
                 found = [stamp(path) for path in (self.path, *self.tables) if path is not None]
                 if found != self._stamp:
-                    self._stamp = found  # before loading: what is written meanwhile is noticed
-                    await self._load(changed)
+                    before, self._stamp = self._stamp, found  # before loading: what is written meanwhile is noticed
+                    only = self.tables[-1] if before is not None and before[:-1] == found[:-1] else None
+                    await self._load(changed, None if self._current is None else only)
             await asyncio.sleep(WATCH_SECONDS)
 
-    async def _load(self, changed: Callable[[Exception | None], None]) -> None:
+    async def _load(self, changed: Callable[[Exception | None], None], customers: Path | None) -> None:
+        """Load all files, or the customers alone, if only they are new."""
         refused: Exception | None = None
-        first, path = self._current is None, str(self.path)
+        what, path = ("customers", str(customers)) if customers is not None else ("model", str(self.path))
+        first = self._current is None
         try:
-            self._current = await asyncio.to_thread(Served.load, self.path, *self.tables)
+            if customers is not None:
+                await asyncio.to_thread(self.current.meet, customers)
+            else:
+                self._current = await asyncio.to_thread(Served.load, self.path, *self.tables)
         except Exception as error:  # whatever is wrong with a file, the next one may be good
             surprise = None if isinstance(error, NDPPError | OSError) else error
             refused, why = error, str(error) if surprise is None else "the log says why"
-            self._reason = f"the model cannot be loaded: {why}"
-            event("model refused", level=logging.ERROR, error=surprise, path=path, reason=str(error))
+            self._reason = f"the {what} cannot be loaded: {why}"
+            event(f"{what} refused", level=logging.ERROR, error=surprise, path=path, reason=str(error))
         else:
-            event("model loaded" if first else "model replaced", path=path, checksum=self.current.checksum)
+            event(f"{what} loaded" if first else f"{what} replaced", path=path, checksum=self.current.checksum)
         changed(refused)

@@ -69,7 +69,7 @@ class ApiNames(Names):
     """Arguments as the fields of a request, or as options of the server."""
 
     fields = {"given": "basket", "items": "basket", "n_samples": "n"}  # noqa: RUF012
-    options = {"table": "`ndpp serve --table FILE`"}  # noqa: RUF012
+    options = {name: f"`ndpp serve --{name} FILE`" for name in ("table", "customers")}  # noqa: RUF012
 
     def argument(self, argument: str) -> str:
         """Return the name of the field."""

@@ -136,6 +136,7 @@ class Settings(NamedTuple):
     category_of: str | None = None
     table: str | None = None
     boost: str | None = None
+    customers: str | None = None
 
     def app(self, refused: Callable[[Exception], None] | None = None) -> Gate:
         """Return the application, with a thread for each core that is its share; ``refused`` is told of a file that cannot be loaded."""
@@ -150,6 +151,7 @@ class Settings(NamedTuple):
             category_of=self.category_of,
             table=self.table,
             boost=self.boost,
+            customers=self.customers,
             token=token,
             host=self.host,
             limits=limits,
@@ -184,7 +186,7 @@ def run(settings: Settings) -> None:
     load_header(Path(settings.path))  # what is no model at all is an error now, not when all of it is read
     if settings.token_file is not None:
         read_token(Path(settings.token_file))
-    for table in filter(None, (settings.category_of, settings.table, settings.boost)):
+    for table in filter(None, (settings.category_of, settings.table, settings.boost, settings.customers)):
         os.stat(table)
     bound, failures = _listening(settings), list[Exception]()
     if settings.workers == 1:

@@ -18,6 +18,7 @@ Id = Annotated[int, Field(strict=True, ge=0, le=2**31 - 1, description="position
 Label = Annotated[str, Field(strict=True, min_length=1, max_length=limits.LABEL_LENGTH, description="name of the item")]
 Item = Id | Label
 Share = Annotated[float, Field(ge=0, le=1)]
+Customer = Annotated[str, Field(min_length=1, max_length=limits.LABEL_LENGTH)] | Annotated[int, Field(strict=True)]
 Factor = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Items = Annotated[list[Item], Field(max_length=limits.BASKET_ITEMS)]
 Listed = Annotated[list[Item], Field(max_length=limits.LISTED_ITEMS)]
@@ -49,9 +50,10 @@ class Ranked(Ask):
         description="`continuation`: the probability that a basket that begins so contains the item in the end; `completion`: how many "
         "times as probable the basket is with the item as without it; `lift`: how many times as likely the item is as in any basket.",
     )
-    damping: Share = Field(
-        DAMPING,
-        description="Continuations are ordered by P(item | basket) / P(item)^damping: larger for fewer bestsellers.",
+    damping: Share | None = Field(
+        None,
+        description="Continuations are ordered by P(item | basket) / P(item)^damping: larger for fewer bestsellers. "
+        f"Null: {DAMPING}, or what suits a customer's next basket.",
     )
     support: Share | None = Field(
         None,
@@ -102,6 +104,22 @@ class Boosted(Ask):
     )
 
 
+class Personal(Ask):
+    """Whose basket it is."""
+
+    customer: Customer | None = Field(
+        None,
+        description="The id of a customer, if the server has customers. One of whom it knows nothing gets what everybody gets; the answer "
+        "says so in `customer`. Ids and histories are not logged.",
+        examples=["17"],
+    )
+    history: Annotated[list[Items], Field(max_length=limits.HISTORY)] | None = Field(
+        None,
+        description="The baskets of a customer, oldest first, instead of an id. Nothing of it is stored.",
+        examples=[[["bread", "jam"], ["tea"]]],
+    )
+
+
 class Categorized(Ask):
     """From which categories items may come, and how many from each."""
 
@@ -116,7 +134,7 @@ class Categorized(Ask):
     )
 
 
-class RecommendAsk(WithBasket, Ranked, Limited, Boosted, Categorized):
+class RecommendAsk(WithBasket, Personal, Ranked, Limited, Boosted, Categorized):
     """What goes with it?"""
 
     n: Count = Field(10, description="Most items to return.")
@@ -125,12 +143,16 @@ class RecommendAsk(WithBasket, Ranked, Limited, Boosted, Categorized):
     )
 
 
-class DrawAsk(Limited, Boosted):
-    """Draw baskets."""
+class Drawn(Limited, Boosted):
+    """How baskets are drawn."""
 
     n: Samples = Field(1, description="How many baskets to draw.")
     size: Size | None = Field(None, description="Items of each basket, given ones included; null: any number.")
     seed: Seed | None = Field(None, description="The same seed gives the same baskets; null: a fresh one.")
+
+
+class DrawAsk(Drawn, Personal):
+    """Draw baskets."""
 
 
 class CompleteAsk(DrawAsk, WithBasket):
@@ -148,12 +170,15 @@ class WhyAsk(WithBasket, Forgiving, Boosted):
     item: Item = Field(description="The item whose score is explained.", examples=["jam"])
 
 
-class BatchAsk(Ranked, DrawAsk, Categorized):
+class BatchAsk(Ranked, Drawn, Categorized):
     """One question for many baskets. What is drawn for basket i depends on the seed and on i. Categories are for recommendations."""
 
     task: Literal["recommend", "complete", "probability"] = Field(description="What to ask for each basket.")
     baskets: list[Items] = Field(
         max_length=limits.BATCH_BASKETS, description="The baskets.", examples=[[["bread"], ["tea"]]]
+    )
+    customers: Annotated[list[Customer | None], Field(max_length=limits.BATCH_BASKETS)] | None = Field(
+        None, description="The customer of each basket, null for none."
     )
     n: Annotated[int, Field(strict=True, ge=1, le=100)] = Field(
         10, description="Items, or completions, for each basket."
@@ -191,6 +216,8 @@ class ModelAnswer(Description):
     """Tells versions of the model apart."""
     columns: tuple[Column, ...]
     """What limits may be about: columns of the server's table. Those of words with very many different values are left out."""
+    customers: int | None
+    """How many customers the server knows; null if requests cannot name any."""
 
 
 class Problem(BaseModel):

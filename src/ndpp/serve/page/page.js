@@ -3,6 +3,7 @@
 import { $, ask, bar, bold, briefly, fill, make, named, quiet, say, searchBox, sizeChart } from "./elements.js";
 import { add, change, chip, fact, inSuch, likelihood, missionName, model, product, productLink, read, remove, row, rows, state, toggle, tone, unknown } from "./basket.js";
 import { showCompare } from "./compare.js";
+import { boughtBefore, isNamed, offerCustomer, tell, whose } from "./customer.js";
 import { inWords, offerLimits } from "./limits.js";
 import { Atlas, buttons } from "./map.js";
 import { leaveProduct, showProduct } from "./product.js";
@@ -55,28 +56,30 @@ const RANKINGS = {
 const colours = () => Promise.race([model().then(({ missions }) => missions, () => []), new Promise((done) => { setTimeout(done, 1000, []); })]);
 
 // What a score owes to ties and to a mission, unless that is told above the list; what is close to one says nothing.
-function reasons({ mission, because, ties, by_item: byItem }, missions, leading) {
+function reasons({ mission, because, ties, usual = 0, by_item: byItem }, missions, leading) {
   const strong = byItem.filter(({ factor }) => factor > 1.1).slice(0, 2), weak = byItem.at(-1), isTypical = because !== null && mission > 1.1;
   const words = strong.flatMap(({ item }, i) => [i ? " and " : "goes with ", briefly(item)]);
   if (!words.length && ties < 0.9 && weak?.factor < 0.9) words.push("rather not with ", briefly(weak.item));
   if (isTypical && because !== leading) words.push(words.length ? ", " : "", ...missionName(missions, because));
-  if (!words.length && !isTypical) words.push("popular in any basket");
+  if (!words.length && !isTypical && !usual) words.push("popular in any basket");
   return words.length ? make("p", { class: "why" }, ...words) : null;
 }
 
 function showNext() {
-  const basket = state.basket, limits = inWords(true), chosen = basket.length ? document.querySelector("[name=ranking]:checked").value : "continuation";
+  const basket = state.basket, limits = inWords(true), who = whose(), chosen = basket.length ? document.querySelector("[name=ranking]:checked").value : "continuation";
   $("ranking").hidden = basket.length === 0;
-  $("next-title").textContent = basket.length ? "What goes with it" : "What is bought most";
-  fill("next", () => Promise.all([ask("recommend", { basket, n: 10, ranking: chosen, why: true, limits }), colours()]), ([answer, missions]) => {
+  $("next-title").textContent = basket.length ? "What goes with it" : isNamed() ? "What comes next" : "What is bought most";
+  fill("next", () => Promise.all([ask("recommend", { basket, n: 10, ranking: chosen, why: true, limits, ...who }), colours()]), ([answer, missions]) => {
+    tell(answer, who);
     if (!answer.items.length) return quiet(limits.length ? "Nothing else fits within the limits." : "No item can join this basket.");
-    if (!basket.length) return rows(answer.items.map((r) => row(r.item, inSuch(r.share, "all baskets"), r.share)));
+    const next = (r) => (answer.customer === "known" ? ["expected ", ...inSuch(r.share, "their baskets")] : inSuch(r.share, "all baskets"));
+    if (!basket.length) return rows(answer.items.map((r) => row(r.item, next(r), r.share, boughtBefore(r))));
     const { text, words } = RANKINGS[chosen], best = Math.max(...answer.items.map((r) => r.score));
     const because = answer.items.filter((r) => r.because !== null && r.mission > 1.1).map((r) => r.because);
     const many = (name) => because.filter((other) => other === name).length;
     const leading = because.find((name) => many(name) > answer.items.length / 3 && many(name) === Math.max(...because.map(many)));
     return [quiet(text, ...(leading ? [" Most of it due to the mission ", ...missionName(missions, leading), "."] : [])),
-      rows(answer.items.map((r) => row(r.item, words(r), chosen === "lift" ? r.score / best : r.share, reasons(r, missions, leading))))];
+      rows(answer.items.map((r) => row(r.item, words(r), chosen === "lift" ? r.score / best : r.share, make("div", {}, boughtBefore(r), reasons(r, missions, leading)))))];
   }, unknown);
 }
 
@@ -89,7 +92,7 @@ function showWhole(afresh = false) {
   const holds = (all) => all.length > basket.length && basket.every((item) => all.includes(item));
   const stay = grown ? state.drawn.map(({ items: all }) => (holds(all) ? all : null)) : [];
   const missing = DRAWN - stay.filter((all) => all !== null).length;
-  fill("whole", async () => (missing ? (await ask("complete", { basket, n: missing, size, limits: inWords() })).baskets : []), (fresh) => {
+  fill("whole", async () => (missing ? (await ask("complete", { basket, n: missing, size, limits: inWords(), ...whose() })).baskets : []), (fresh) => {
     state.drawn = Array.from({ length: DRAWN }, (_, i) => (stay[i] ? { items: stay[i] } : fresh.shift()));
     state.drawnFor = basket;
     return state.drawn.map(({ items: all }, i) => drawnCard(all, i));
@@ -161,6 +164,7 @@ function show() {
     showBasket(); showNext(); showFacts(); showWhole(); showMissions();
     for (const button of document.querySelectorAll(".plus")) button.disabled = state.basket.includes(button.item);
   }
+  offerCustomer(() => { showNext(); showWhole(true); }).catch(() => null);
   offerLimits(() => { showNext(); showWhole(true); }).catch(() => null);
   showMap();
   if (state.view === "product") showProduct(); else leaveProduct();

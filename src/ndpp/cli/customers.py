@@ -1,0 +1,183 @@
+"""``ndpp customers``: what is known of each customer, in a file beside the model; and the options that name one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ndpp._atomic import one_writer, replacing
+from ndpp._show import Table
+from ndpp.baskets.orders import Orders
+from ndpp.cli import options as o
+from ndpp.cli.files import OTHER_FORMATS, Law, Source, check_output, load_model, require
+from ndpp.cli.output import Report, emit, working
+from ndpp.customers import Customers
+
+ORDERS = (
+    "Order lines: CSV or Parquet with columns of the basket, the item, the customer and the time; - is standard input."
+)
+HISTORY = "A file of one customer's baskets, oldest first, instead of --customer."
+OrderFile = Annotated[str, typer.Argument(metavar="ORDERS", help=ORDERS, show_default=False)]
+CustomerFile = Annotated[
+    Path, typer.Argument(metavar="CUSTOMERS", help="A file that [bold]ndpp customers fit[/] wrote.", show_default=False)
+]
+Written = Annotated[Path | None, o.file("The file to write; default: CUSTOMERS itself.", "--output", "-o")]
+
+
+@dataclass(frozen=True)
+class Columns(o.ReadingFor):
+    """How order lines are read."""
+
+    customer: Annotated[str, typer.Option(metavar="NAME", help="Column of the customer.")] = "customer"
+    time: Annotated[str | None, typer.Option(metavar="NAME", help="Column of the time, such as 2026-03-01 12:30.")] = (
+        "time"
+    )
+
+
+@dataclass(frozen=True)
+class Who:
+    """Whose basket it is."""
+
+    customers: Annotated[
+        Path | None, o.file("A file of customers, as written by [bold]ndpp customers fit[/], for --customer.")
+    ] = None
+    customer: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="The customer's id, as in the orders.", show_default=False)
+    ] = None
+    history: Annotated[str | None, o.file(HISTORY)] = None
+
+    @property
+    def files(self) -> tuple[str | Path | None, ...]:
+        """What is read."""
+        return self.customers, self.history
+
+    def load(self, law: Law) -> Customers | None:
+        """Return the file of customers, None if none was named."""
+        named = self.customer or self.history is not None
+        require(self.customers is not None or not named, "--customer and --history need --customers FILE")
+        require(not (self.customer and self.history is not None), "use either --customer or --history")
+        return None if self.customers is None else Customers.load(self.customers, law)
+
+    def asked(self, law: Law, *, ids: bool, unknown: str = "error") -> dict[str, Any]:
+        """Return the customer, or the history of one, as the questions of :mod:`ndpp.answers` take it."""
+        if self.history is not None:
+            baskets = Source(self.history, o.ReadingFor(unknown=o.Unknown(unknown))).read_for(law, ids=ids)
+            return {"history": baskets.to_lists()}
+        require(self.customer is None or len(self.customer) < 2, "name one customer here")
+        return {"customer": self.customer[0] if self.customer else None}
+
+
+def read_orders(law: Law, path: str, columns: Columns, *, ids: bool = False) -> Orders:
+    """Return order lines over the items of a model."""
+    how = {name: value for name, value in vars(columns).items() if name != "from_"}
+    by_id = ids or law.labels is None
+    catalogue: dict[str, Any] = {"n_items": law.n_items, "as_labels": False} if by_id else {"labels": law.labels}
+    with working("reading the orders"):
+        found = Orders.read(Source(path).target, format=columns.from_, **catalogue, **how)
+    return replace(found, baskets=replace(found.baskets, labels=law.labels)) if by_id else found
+
+
+def customers_fit(
+    model: o.Model,
+    orders: OrderFile,
+    output: Annotated[Path, o.file("The file of customers to write.", "--output", "-o", show_default=False)],
+    seed: o.Seed = 0,
+    json: o.Json = False,
+    *,
+    columns: Columns,
+) -> None:
+    """Learn what each customer buys from their orders, for personal recommendations.
+
+    Of each customer the file keeps the id, the items bought with how often, old orders counting less, and the time of the last order.
+    How fast orders fade, and how much they count, is fitted on customers' last baskets.
+
+    \b
+    Examples:
+      ndpp customers fit shop.safetensors orders.csv -o shop.customers
+      ndpp customers fit shop.safetensors orders.csv --customer household --time date -o shop.customers
+    """
+    check_output(output, *OTHER_FORMATS, inputs=(model, orders))
+    law = load_model(model)
+    read = read_orders(law, orders, columns)
+    with working("fitting"):
+        found = Customers.fit(law, read, random_state=seed)
+    found.save(output)
+    emit(_report(output, found), None, as_json=json)
+
+
+def customers_update(
+    model: o.Model, customers: CustomerFile, orders: OrderFile, output: Written = None, json: o.Json = False, *, columns: Columns
+) -> None:  # fmt: skip
+    """Count new orders. Only customers who have bought change, and an order that was counted before is not counted again.
+
+    \b
+    Examples:
+      ndpp customers update shop.safetensors shop.customers tonight.csv
+    """
+    check_output(output, *OTHER_FORMATS, inputs=(model, orders))
+    law = load_model(model)
+    _rewritten(law, customers, output, lambda found: found.update(read_orders(law, orders, columns)), as_json=json)
+
+
+def customers_forget(
+    model: o.Model,
+    customers: CustomerFile,
+    ids: Annotated[list[str], typer.Argument(metavar="ID", help="The customer's id.", show_default=False)],
+    output: Written = None,
+    json: o.Json = False,
+) -> None:
+    """Delete customers: the file is written again without anything of theirs, and a service reads it again.
+
+    \b
+    Examples:
+      ndpp customers forget shop.safetensors shop.customers 17
+    """
+    check_output(output, *OTHER_FORMATS, inputs=(model,))
+
+    def without(found: Customers) -> Customers:
+        for one in ids:
+            found = found.forget(one)
+        return found
+
+    _rewritten(load_model(model), customers, output, without, as_json=json)
+
+
+def customers_info(model: o.Model, customers: CustomerFile, json: o.Json = False) -> None:
+    """Say how many customers a file has, and how their orders count.
+
+    \b
+    Examples:
+      ndpp customers info shop.safetensors shop.customers
+    """
+    emit(_report(customers, Customers.load(customers, load_model(model))), None, as_json=json)
+
+
+def _rewritten(
+    law: Law, path: Path, output: Path | None, change: Callable[[Customers], Customers], *, as_json: bool
+) -> None:
+    """Write changed customers to the output, by default to the file that they come from, and report."""
+    target = path if output is None else output
+    with one_writer(target), replacing(target) as temporary:  # nobody else changes the file between reading and writing
+        changed = change(Customers.load(path, law))
+        changed.save(temporary)
+    emit(_report(target, changed), None, as_json=as_json)
+
+
+def _report(path: Path, found: Customers) -> Report:
+    """Return what there is to say about a file of customers: never an id."""
+    data = {"file": os.fspath(path), "customers": len(found), **found.habits._asdict(), "report": dict(found.report)}
+    header = ("file", "customers", "decay", "strength", "prior")
+    unit = "week" if found.habits.by_time else "basket"
+    row = (
+        os.fspath(path),
+        len(found),
+        f"{found.habits.decay:.3f} per {unit}",
+        found.habits.strength,
+        found.habits.prior,
+    )
+    return Report(data, Table(header, [row]))
