@@ -176,7 +176,7 @@ def update(
     validation : like orders, optional
         Orders that judge the new law instead.
     keep : like orders, optional
-        The orders that the model has seen, or some of them, where they are at hand. They take the place of pseudo-orders.
+        Orders that the model has seen, where they are at hand: they take the place of pseudo-orders, and each counts as a new one.
     seen : float, optional
         How many orders the model has seen, if it is a law, or if its file does not say.
     old_weight : float
@@ -308,24 +308,25 @@ def _trained(
     law: Any, orders: Baskets, held_out: Baskets, old: Baskets | None, weight: float, *,
     epochs: int, rate: float, device: str, seed: int, progress: Any, force: bool,
 ) -> Any:  # fmt: skip
-    """Return the law after some epochs with the old orders or, without them, with pseudo-orders that weigh as much as ``weight`` orders."""
-    drawn, each = old, 1.0
+    """Return the law after some epochs with old orders or, without them, pseudo-orders that weigh as much as ``weight`` orders."""
+    drawn = old
     if drawn is None or not force:
         n = int(np.ceil(min(weight, REPLAYED)))
         say_line(f"drawing {many(n, 'pseudo-order')}", progress)
         sample = law.sample(n, rng=seed, device=None if device == "cpu" else device)
         if not force:
             _check_shop(law, orders, sample, np.random.default_rng(seed))
-        drawn, each = (sample, weight / n) if drawn is None else (drawn, each)
+        drawn = sample if old is None else old
     if not epochs:
         return law
     both = Baskets.concat([Baskets(one.indptr, one.indices, law.n_items, law.labels) for one in (drawn, orders)])
-    data = WeightedBaskets.of(both, np.repeat([each, 1.0], [len(drawn), len(orders)]))
+    data = WeightedBaskets.of(
+        both, np.repeat([weight / len(drawn) if old is None else 1.0, 1.0], [len(drawn), len(orders)])
+    )
     single = torch.float32 if device != "cpu" or not isinstance(law, LowRankKernel) else torch.float64
     how: dict[str, Any] = {"device": device, "dtype": single, "seed": seed, "is_update": old is None}
     goal = warm_objective(law, data, held_out, **how)
-    if old is None:
-        goal.pull = pull_of(warm_objective(law, data, held_out, **how), len(drawn))
+    goal.pull = pull_of(warm_objective(law, data, held_out, **how), len(drawn) if old is None else 0)
     trainer = Trainer(goal, TrainingSettings(rate, None, epochs, 1), seed)
     with progress_bar(epochs * trainer.n_steps, f"epoch 1 of {epochs}", show=progress) as bar:
         for epoch in range(epochs):
