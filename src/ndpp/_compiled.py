@@ -65,8 +65,9 @@ def soon(function: Function, steps: float) -> Function:
 
 def _is_cached(function: Any) -> bool:
     """Return whether there is machine code of a compiled function on disk."""
-    found = Path(function.stats.cache_path or "").glob(f"*.{function.__qualname__}-*.nbi")
-    return next(found, None) is not None
+    code = function.py_func.__code__
+    names = f"{Path(code.co_filename).stem}.{function.__qualname__}-{code.co_firstlineno}.*.nbi"
+    return next(Path(function.stats.cache_path).glob(names), None) is not None
 
 
 @cache
