@@ -5,7 +5,7 @@ The name of the decorator, ``@njit``, is how coverage recognises functions whose
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -49,7 +49,7 @@ def interpreted(function: Function) -> Function:
 
 STEPS, CALL = 1e6, 2e3
 """Steps that Python takes in up to a second, before a function is compiled; and those that a call counts for."""
-_taken: Counter[Any] = Counter()
+_taken: defaultdict[Any, float] = defaultdict(float)
 
 
 def soon(function: Function, steps: float) -> Function:
@@ -60,13 +60,15 @@ def soon(function: Function, steps: float) -> Function:
     if getattr(function, "overloads", True) or _taken[function] + steps > STEPS or _is_cached(function):
         return function
     _taken[function] += CALL + steps
-    return _in_python(function)
+    found: Function = _in_python(function)
+    return found
 
 
 def _is_cached(function: Any) -> bool:
     """Return whether there is machine code of a compiled function on disk."""
-    found = Path(function.stats.cache_path or "").glob(f"*.{function.__qualname__}-*.nbi")
-    return next(found, None) is not None
+    code = function.py_func.__code__
+    names = f"{Path(code.co_filename).stem}.{function.__qualname__}-{code.co_firstlineno}.*.nbi"
+    return next(Path(function.stats.cache_path).glob(names), None) is not None
 
 
 @cache

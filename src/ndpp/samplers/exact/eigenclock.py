@@ -86,7 +86,7 @@ class EigenClock:
         """About the steps of the loops of one sample: for each item, an elimination, and a few candidates for every eigenvalue."""
         values, multiplicity, to_sides = self.eigen[:3]
         items = 1 + len(self.given) + float(multiplicity @ (values / (1 + values)).real)
-        return items * (items**2 + len(values)) * to_sides.shape[2]
+        return items * (items**2 + len(values)) * float(to_sides.shape[2])
 
     def draw_all(self, rng: np.random.Generator) -> IntArray:
         """Draw the further items of one sample, as rows in any order, by whatever means."""

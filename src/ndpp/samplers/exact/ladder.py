@@ -33,7 +33,7 @@ class Cache:
     """Values that depend on their keys alone, so that the cache changes times and never results. Threads may share it.
 
     The values used last are kept, within a budget of bytes: at least one, whatever its size, and those that are pinned, which others refer
-    to. Every byte of them counts. Values may grow: they are measured when they are made, and again after ``measured`` are used.
+    to. Every byte of them counts. Values may grow: they are measured again when a value is made, and after ``measured`` others are used.
     """
 
     def __init__(self, memory: int, measured: int = 1) -> None:
@@ -63,21 +63,19 @@ class Cache:
         with self._lock:
             if not found:
                 values[key] = value
-                self._measure([key])
-            if len(self._used) >= self.measured:
-                self._measure(self._used)
-                self._used.clear()
+                self._used.add(key)
+            self._measure()
             while len(self._kept) > 1 and self._total > self.memory:
-                self._total -= self._sizes.pop(self._kept.popitem(last=False)[0], 0)
+                self._total -= self._sizes.pop(self._kept.popitem(last=False)[0])
             return value  # type: ignore[no-any-return]
 
-    def _measure(self, keys: Iterable[Hashable]) -> None:
-        """Count the bytes of values; some may have been dropped."""
-        for key in keys:
-            before, size = self._sizes.pop(key, 0), n_bytes_of(self._pinned.get(key, self._kept.get(key)))
-            self._total += size - before
-            if size:
-                self._sizes[key] = size
+    def _measure(self) -> None:
+        """Count the bytes of the values that were used since they were last counted: they may have grown."""
+        for key in self._used:
+            value = self._pinned.get(key, self._kept.get(key))
+            before, self._sizes[key] = self._sizes.get(key, 0), n_bytes_of(value)
+            self._total += self._sizes[key] - before
+        self._used.clear()
 
     def remember_many(self, keys: list[Any], make: Callable[[list[Any]], Iterable[Value]]) -> list[Value]:
         """Return the values of different keys, those that are missing computed together."""
@@ -91,8 +89,7 @@ class Cache:
     def n_bytes(self) -> int:
         """Bytes of all values."""
         with self._lock:
-            self._measure(self._used)
-            self._used.clear()
+            self._measure()
             return self._total
 
 
