@@ -60,10 +60,11 @@ def fit(
     format, items, as_labels, missing, encoding
         As in :meth:`ndpp.Baskets.read`.
     context : sequence of str, mapping or data frame
-        Columns of a file, a data frame or ``ndpp.baskets.orders.Orders`` that tell more about each basket, such as ``["store", "weekday"]``: the
-        weights of the missions depend on them, as far as the validation baskets gain, and ``model.law_.at(store=3)`` is the distribution
-        in a context. "weekday", "month", "season" and "hour" are derived from ``time`` if there is no such column. For orders of another
-        kind, a mapping from columns to a value per basket. ``model.context_`` says what each column gained.
+        Columns of a file, a data frame or ``ndpp.baskets.orders.Orders`` that tell more about each basket, such as
+        ``["store", "weekday"]``: the weights of the missions depend on them, as far as the validation baskets gain, and
+        ``model.law_.at(store=3)`` is the distribution in a context. "weekday", "month", "season" and "hour" are derived from ``time`` if
+        there is no such column. For orders of another kind, a mapping from columns to a value per basket. ``model.context_`` says what
+        each column gained.
     time : str, optional
         The column of the time; baskets are in order of time then.
     validation : like orders, optional
