@@ -172,6 +172,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
             run.clock.reserve = 0.0
             with run.stage(f"context: {', '.join(context_of(training))}", 1.0):
                 self._learn_context(training, held_out)
+            gain: Gain
             for gain in self.context_:
                 run.say(f"context {gain}")
         self.n_baskets_, self.n_dropped_ = len(baskets), len(baskets) - len(possible)

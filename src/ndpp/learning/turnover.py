@@ -37,7 +37,8 @@ def over(baskets: Baskets, law: Any) -> Baskets:
     order = np.lexsort([new[new >= 0], owner])
     first = np.searchsorted(owner, np.arange(len(baskets) + 1))
     made = Baskets(first, new[new >= 0][order], law.n_items, law.labels, baskets.basket_ids)
-    return made[(made.sizes > 0) | (baskets.sizes == 0)]
+    kept: Baskets = made[(made.sizes > 0) | (baskets.sizes == 0)]
+    return kept
 
 
 def possible(law: Any, baskets: Baskets) -> Baskets:
