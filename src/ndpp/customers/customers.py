@@ -495,7 +495,7 @@ class Customers:
             )
         if orders.times is None and self.habits.by_time:
             raise InvalidInputError("must have times: these customers' orders count by time", argument="orders")
-        kept = orders[(orders.customers != "") & (orders.baskets.sizes > 0)]
+        kept: Orders = orders[(orders.customers != "") & (orders.baskets.sizes > 0)]
         if len(orders) and not len(kept):
             warnings.warn("no order has both a customer and an item that the law knows", DataWarning, stacklevel=3)
         return kept
