@@ -124,7 +124,7 @@ class Cases:
         p, y = np.clip(chances[self.items], 1e-12, SURE), self.bought
         raised = habits.raised(p, self.shares(habits))
         gain = np.where(y, np.log(raised / p), np.log1p(-raised) - np.log1p(-p))
-        return np.bincount(self.owners, gain, len(self))
+        return np.asarray(np.bincount(self.owners, gain, len(self)), np.float64)
 
     def whole(self, habits: Habits, chances: FloatArray) -> FloatArray:
         """Return the log-likelihood of each customer's last basket with chances of their own, (customers, n_items)."""

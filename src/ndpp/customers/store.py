@@ -199,13 +199,9 @@ def added(store: Store, trips: Trips, decay: float, by_time: bool, posterior: Fl
     left = np.cumsum(n_new)[who] - 1 - np.arange(len(who))  # orders of the same customer that follow
     last = store.last.copy()
     np.maximum.at(last, who, times)
-    if by_time:
-        weights = decay ** ((last[who] - times) / WEEK)
-        fade = decay ** (
-            np.where(store.last == NEVER, 0, last - np.where(store.last == NEVER, last, store.last)) / WEEK
-        )
-    else:
-        weights, fade = decay**left, decay**n_new
+    since = last - np.where(store.last == NEVER, last, store.last)
+    ages, passed = ((last[who] - times) / WEEK, since / WEEK) if by_time else (left, n_new)
+    weights, fade = (np.asarray(decay**exponent, np.float64) for exponent in (ages, passed))
     n_items = max(trips.baskets.n_items, int(store.items.max(initial=-1)) + 1)
     keys = np.concatenate([store.owners * n_items + store.items, who[lines] * n_items + trips.baskets.indices])
     pairs, place = np.unique(keys, return_inverse=True)
@@ -237,7 +233,7 @@ def is_counted(store: Store, trips: Trips) -> BoolArray:
     """Return which orders are counted already."""
     found, seen = marks(trips.baskets), store.seen[trips.who]
     known, times, last = (found > 0) & ((seen & found) == found), trips.seconds(), store.last[trips.who]
-    return known if trips.times is None else (times < last) | ((times == last) & (known | (found == 0)))
+    return np.asarray(known) if trips.times is None else (times < last) | ((times == last) & (known | (found == 0)))
 
 
 # -- files ----------------------------------------------------------------------------------------------------------------------
