@@ -81,6 +81,8 @@ class MethodRow(NamedTuple):
     ahead_by: float | None
     """Recall@10 of ours minus that of the method, over the same customers, and its standard error."""
     ahead_error: float | None
+    validation: float
+    """Recall@10 + NDCG@10 of all items on the validation customers, by which settings were chosen."""
     settings: str
 
 
@@ -271,11 +273,11 @@ def _compared(data: str, shop: Personal, quick: bool, say: Say) -> list[MethodRo
         settings, value, tried = rivals.tuned(method.scores, histories, grid, method.start, histories.validation)
         say(f"{data}, {method.name}: {value:.4f} on validation customers with {settings}, {tried} tried")
         judged = _judged(partial(method.scores, histories, **settings), histories, histories.test)
-        found += [(method.name, json.dumps(settings), listed, values) for listed, values in judged.items()]
-    ours = {listed: values for name, _, listed, values in found if name == OURS}
+        found += [(method.name, value, json.dumps(settings), listed, values) for listed, values in judged.items()]
+    ours = {listed: values for name, _, _, listed, values in found if name == OURS}
     return [
-        _row(data, name, settings, listed, values, None if name == OURS else ours[listed])
-        for name, settings, listed, values in found
+        _row(data, name, value, settings, listed, values, None if name == OURS else ours[listed])
+        for name, value, settings, listed, values in found
     ]
 
 
@@ -307,13 +309,20 @@ def _judged(
 
 
 def _row(
-    data: str, name: str, settings: str, listed: str, values: dict[int, Measures], ours: dict[int, Measures] | None
+    data: str,
+    name: str,
+    value: float,
+    settings: str,
+    listed: str,
+    values: dict[int, Measures],
+    ours: dict[int, Measures] | None,
 ) -> MethodRow:
     (recall, ndcg, hit), (recall_20, ndcg_20, hit_20) = values[10], values[20]
     ahead = None if ours is None else ours[10].recall - recall
     return MethodRow(
         data, name, listed, len(recall), *(float(each.mean()) for each in (recall, ndcg, hit, recall_20, ndcg_20, hit_20)),
-        _error(recall), _error(ndcg), None if ahead is None else float(ahead.mean()), None if ahead is None else _error(ahead), settings,
+        _error(recall), _error(ndcg), None if ahead is None else float(ahead.mean()), None if ahead is None else _error(ahead), value,
+        settings,
     )  # fmt: skip
 
 
