@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ndpp._types import FloatArray, IntArray
+from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.baskets.orders import Orders
 from ndpp.customers import Customers
@@ -171,12 +171,12 @@ class Personal:
         return found
 
     @cached_property
-    def inclusions(self) -> FloatArray:
+    def inclusions(self) -> AnyArray:
         """P_c(a ∈ S) of all components."""
         return self.law.component_inclusions().astype(np.float32)
 
     @cached_property
-    def posteriors(self) -> FloatArray:
+    def posteriors(self) -> AnyArray:
         """P(c | S) of every training basket of a customer who is predicted."""
         law, baskets = self.law, self.histories.train[: len(self.histories.customer)]
         found = np.empty((len(baskets), len(law.weights)), np.float32)
@@ -317,12 +317,13 @@ def _row(
     values: dict[int, Measures],
     ours: dict[int, Measures] | None,
 ) -> MethodRow:
-    (recall, ndcg, hit), (recall_20, ndcg_20, hit_20) = values[10], values[20]
+    recall, ndcg = values[10].recall, values[10].ndcg
+    means = {f"{name}_{k}": float(each.mean()) for k in KS for name, each in values[k]._asdict().items()}
     ahead = None if ours is None else ours[10].recall - recall
     return MethodRow(
-        data, name, listed, len(recall), *(float(each.mean()) for each in (recall, ndcg, hit, recall_20, ndcg_20, hit_20)),
-        _error(recall), _error(ndcg), None if ahead is None else float(ahead.mean()), None if ahead is None else _error(ahead), value,
-        settings,
+        data=data, method=name, listed=listed, customers=len(recall), **means, recall_10_error=_error(recall), ndcg_10_error=_error(ndcg),
+        ahead_by=None if ahead is None else float(ahead.mean()), ahead_error=None if ahead is None else _error(ahead),
+        validation=value, settings=settings,
     )  # fmt: skip
 
 
