@@ -131,9 +131,8 @@ def measured(ranked: IntArray, wanted: BoolArray, k: int) -> Measures:
     sizes = wanted[some].sum(axis=1)
     gains = 1 / np.log2(np.arange(2, k + 2))
     ideal = np.cumsum(gains)[np.minimum(sizes, k) - 1]
-    return Measures(
-        found.sum(axis=1) / sizes, found @ gains[: found.shape[1]] / ideal, found.any(axis=1).astype(np.float64)
-    )
+    values = found.sum(axis=1) / sizes, found @ gains[: found.shape[1]] / ideal, found.any(axis=1)
+    return Measures(*(np.asarray(value, np.float64) for value in values))
 
 
 Scores = Callable[..., FloatArray]
