@@ -2,7 +2,7 @@
 
 The protocol is that of [Li, Jullien, Ariannezhad and de Rijke, *A next basket recommendation reality check*, TOIS 2023]: the last basket of
 each customer with at least three is predicted from the baskets before it. Half of the customers, drawn at random, are for validation, and
-all settings are chosen on their last baskets; the other half are test customers, who are looked at once. The law is fitted to the baskets
+all settings are chosen on their last baskets; the other half are test customers, on whom they are compared. The law is fitted to the baskets
 that are not to be predicted, of all customers.
 
 The data are dunnhumby's "The Complete Journey" by kind of goods and, if the folder of ``NDPP_DATA`` holds the file ``tafeng_merged.json``
@@ -140,7 +140,7 @@ def result_of(shops: dict[str, Shop]) -> Result:
 
 NOTE = (
     "Last baskets of customers with at least three baskets; recall, NDCG and the share of customers with a hit. Settings of every method "
-    "were chosen by recall@10 + NDCG@10 on validation customers, and test customers were looked at once. *Bought before* and *new to the "
+    "were chosen by recall@10 + NDCG@10 on validation customers, and methods were compared on test customers. *Bought before* and *new to the "
     "customer* rank only such items, for customers whose last basket has some. Standard errors are over customers."
 )
 
