@@ -2,8 +2,8 @@
 
 The protocol is that of [Li, Jullien, Ariannezhad and de Rijke, *A next basket recommendation reality check*, TOIS 2023]: the last basket of
 each customer with at least three is predicted from the baskets before it. Half of the customers, drawn at random, are for validation, and
-all settings are chosen on their last baskets; the other half are test customers, on whom they are compared. The law is fitted to the baskets
-that are not to be predicted, of all customers.
+all settings are chosen on their last baskets; methods are compared on the other half. The law is fitted to the baskets that are not to be
+predicted, of all customers.
 
 The data are dunnhumby's "The Complete Journey" by kind of goods and, if the folder of ``NDPP_DATA`` holds the file ``tafeng_merged.json``
 that the authors of the protocol publish, Ta-Feng. A law ``next_basket_NAME.safetensors`` in that folder is used instead of a new fit.
@@ -140,8 +140,8 @@ def result_of(shops: dict[str, Shop]) -> Result:
 
 NOTE = (
     "Last baskets of customers with at least three baskets; recall, NDCG and the share of customers with a hit. Settings of every method "
-    "were chosen by recall@10 + NDCG@10 on validation customers, and methods were compared on test customers. *Bought before* and *new to the "
-    "customer* rank only such items, for customers whose last basket has some. Standard errors are over customers."
+    "were chosen by recall@10 + NDCG@10 on validation customers, and methods were compared on test customers. *Bought before* and *new "
+    "to the customer* rank only such items, for customers whose last basket has some. Standard errors are over customers."
 )
 
 # -- ours --------------------------------------------------------------------------------------------------------------------
