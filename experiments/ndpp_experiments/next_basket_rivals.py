@@ -95,13 +95,13 @@ class Histories:
         """Which items each customer has bought before, as zeros and ones."""
         return (self.weighted(np.ones(len(self.customer))) > 0).astype(np.float32)
 
-    def by_customer(self, weights: FloatArray) -> Any:
+    def by_customer(self, weights: AnyArray) -> Any:
         """Return a matrix that adds up rows of baskets, times their weights, for each customer."""
         n = len(self.customer)
         entries = (np.asarray(weights, np.float32), (self.customer, np.arange(n)))
         return sparse.csr_array(entries, shape=(len(self.counts), n))
 
-    def weighted(self, weights: FloatArray) -> Any:
+    def weighted(self, weights: AnyArray) -> Any:
         """Return Σ weight · basket over the baskets of each customer, a sparse matrix (customers, items)."""
         return self.by_customer(weights) @ self.matrix
 
@@ -131,9 +131,8 @@ def measured(ranked: IntArray, wanted: BoolArray, k: int) -> Measures:
     sizes = wanted[some].sum(axis=1)
     gains = 1 / np.log2(np.arange(2, k + 2))
     ideal = np.cumsum(gains)[np.minimum(sizes, k) - 1]
-    return Measures(
-        found.sum(axis=1) / sizes, found @ gains[: found.shape[1]] / ideal, found.any(axis=1).astype(np.float64)
-    )
+    values = found.sum(axis=1) / sizes, found @ gains[: found.shape[1]] / ideal, found.any(axis=1)
+    return Measures(*(np.asarray(value, np.float64) for value in values))
 
 
 Scores = Callable[..., FloatArray]

@@ -259,6 +259,8 @@ def next_basket(rows: list[Record], within: list[Record]) -> str:
             f"{r['method']} {float(r['ahead_by']):+.3f} ± {float(r['ahead_error']):.3f}" for r in ahead
         )
         texts.append(f"Recall@10 of {methods[-1]} minus that of others, over the same customers: {differences}.")
+        chosen = "; ".join(f"{r['method']} {float(r['validation']):.3f}" for r in own if r["listed"] == "all items")
+        texts.append(f"Recall@10 + NDCG@10 on the validation customers: {chosen}.")
     lines = [
         [
             SHOPS[row["data"]], f"{int(row['customers']):,}", f"`{row['ranking']}`", f"{float(row['plain']):.3f}",
