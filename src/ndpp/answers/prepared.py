@@ -156,7 +156,8 @@ class Prepared:
     def _kept(self, key: tuple[Any, ...], make: Callable[[], Derived]) -> Derived:
         """Return a model of which the last few are kept; it is made without its law, so that other questions go on."""
         with self._lock:
-            found = self._variants[key] = self._variants.pop(key, None) or make()
+            found = self._variants.pop(key) if key in self._variants else make()
+            self._variants[key] = found
             if len(self._variants) > VARIANTS:
                 del self._variants[next(iter(self._variants))]
         return found
@@ -274,7 +275,7 @@ class Derived(Prepared):
     _bound: tuple[Any, Any] = (None, None)
 
     @property
-    def customers(self) -> Any:  # type: ignore[override]
+    def customers(self) -> Any:
         """The customers of the model."""
         return self.plain.customers
 
