@@ -32,13 +32,15 @@ from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.datasets import load_baskets, make_baskets
 from ndpp.errors import DataNotFoundError, InvalidInputError
+from ndpp.laws import Law
+from ndpp_experiments.plots import Bar, rejections
 from ndpp_experiments.record import Finding, Result, Say
 
 NAMES = {"groceries": "Groceries", "foodcom": "Food.com", "uk_retail": "UK Retail"}
 FOLDER = "NDPP_NEW_ITEMS"
 """Environment variable that names the folder of fitted models."""
-HIDDEN, TEST, MOST_JUDGED, TOP = 0.1, 0.1, 1000, 10
-"""Shares of the items that are hidden and of the baskets to test on, most test baskets, and the length of a list."""
+HIDDEN, TEST, MOST_JUDGED, MOST_SCORED, TOP = 0.1, 0.1, 1000, 2000, 10
+"""Shares of the items that are hidden and of the baskets to test on, most test baskets that are completed and scored, length of a list."""
 QUICK = {"n_missions": 3, "max_epochs": 2, "rank": 4}
 SYNTHETIC = ("apple", "pear", "plum", "milk", "cream", "bread", "roll", "cake", "tea", "juice")
 
@@ -75,14 +77,15 @@ class Row(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """Validation log-likelihood of a model without and with features, of the same baskets."""
+    """A model of the known items: mean log-likelihood of what test baskets have of them, with a standard error."""
 
     data: str
+    model: str
     items: int
     hidden: int
     baskets: int
-    plain: float
-    features: float
+    log_likelihood: float
+    error: float
 
 
 def measure(*, quick: bool, seed: int, say: Say) -> Result:
@@ -99,21 +102,13 @@ def measure(*, quick: bool, seed: int, say: Say) -> Result:
         for features in (False, True):
             path = Path(folder or "") / f"{name}{'.features' * features}.safetensors"
             if folder is None or not path.exists():
-                models[features] = ndpp.Law.of(_fitted(split, features, QUICK if quick else {}, seed=seed))
+                models[features] = Law.of(_fitted(split, features, QUICK if quick else {}, seed=seed))
                 continue
             models[features] = ndpp.load(path)
             if models[features].labels != split.train.labels:
                 raise InvalidInputError(f"{path} was fitted with other hidden items; fit it with the same seed")
         say(f"{name}: models are there")
-        fits.append(
-            Fit(
-                NAMES.get(name, name),
-                len(split.labels),
-                len(split.new),
-                len(split.train),
-                *_validations(split, models, seed),
-            )
-        )
+        fits += [_judged_fit(name, split, models[features], features) for features in (False, True)]
         rows += judged(NAMES.get(name, name), split, models[False], models[True], seed, say)
     findings = [
         Finding(f"{row.data}, {row.method}, popularity {row.popularity}, among {row.among}: MPR, hit rate@{TOP}", "",
@@ -121,11 +116,17 @@ def measure(*, quick: bool, seed: int, say: Say) -> Result:
         for row in rows
     ]  # fmt: skip
     findings += [
-        Finding(f"{fit.data}: log-likelihood of test baskets of known items without and with features", "",
-                f"{fit.plain:.3f}, {fit.features:.3f}")
-        for fit in fits
+        Finding(f"{one.data}: log-likelihood of test baskets of known items, {one.model}", "",
+                f"{one.log_likelihood:.3f} ± {one.error:.3f}")
+        for one in fits
     ]  # fmt: skip
-    return Result({"hidden": HIDDEN, "folder": folder or ""}, findings, {"": rows, "fits": fits}, None, (NOTE,))
+    bars = [
+        Bar(row.data, row.method, row.hit_rate, panel=f"popularity {row.popularity}")
+        for row in rows
+        if row.among == "all"
+    ]
+    figure = rejections(bars, xlabel=f"share of hidden items in the first {TOP} of all items")
+    return Result({"hidden": HIDDEN, "top": TOP}, findings, {"": rows, "fits": fits}, figure, (NOTE,))
 
 
 NOTE = (
@@ -151,9 +152,9 @@ def split_of(name: str, seed: int) -> Split:
     )
     shares = np.bincount(train.indices, minlength=n) / len(train)
     cut = [kept for basket in train if len(kept := basket[basket < len(known)])]
-    kept = Baskets.from_lists(cut, n_items=len(known))
-    kept = Baskets._trusted(kept.indptr, kept.indices, len(known), names[: len(known)])
-    return Split(kept, test, names, known, shares)
+    made = Baskets.from_lists(cut, n_items=len(known))
+    made = Baskets._trusted(made.indptr, made.indices, len(known), names[: len(known)])
+    return Split(made, test, names, known, shares)
 
 
 def _synthetic(seed: int) -> Baskets:
@@ -167,11 +168,12 @@ def _fitted(split: Split, features: bool, settings: dict[str, Any], *, seed: int
     return ndpp.MixtureNDPP(random_state=seed, **own, **settings).fit(split.train)
 
 
-def _validations(split: Split, models: dict[bool, Any], seed: int) -> list[float]:
-    """Return the mean log-likelihood of the known items of test baskets, which no fit has seen."""
-    cut = [kept for basket in split.test[: 2 * MOST_JUDGED] if len(kept := basket[basket < len(split.known)])]
-    baskets = Baskets.from_lists(cut, n_items=len(split.known))
-    return [float(models[features].log_probs(baskets).mean()) for features in (False, True)]
+def _judged_fit(name: str, split: Split, law: Any, features: bool) -> Fit:
+    cut = [kept for basket in split.test[:MOST_SCORED] if len(kept := basket[basket < len(split.known)])]
+    values = law.log_probs(Baskets.from_lists(cut, n_items=len(split.known)))
+    error = float(values.std() / np.sqrt(len(values)))
+    sizes = len(split.labels), len(split.new), len(split.train)
+    return Fit(NAMES.get(name, name), "with features" if features else "plain", *sizes, float(values.mean()), error)
 
 
 def judged(data: str, split: Split, plain: Any, featured: Any, seed: int, say: Say) -> list[Row]:

@@ -44,6 +44,8 @@ LISTS = ("all items", "all items, repeats count", "all items, new ones count", "
 MOST_BASKET = 100
 VALIDATION = 1500
 """Most validation customers on whom settings are chosen."""
+WITHIN = 1000
+"""Most test customers of whom an item is held out; continuations of all items take a good part of a second each."""
 GRID: Grid = {
     "decay": (0.8, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 1.0), "prior": (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0),
     "strength": (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), "missions": (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, None),
@@ -94,26 +96,44 @@ class WithinRow(NamedTuple):
     gain_error: float
 
 
+class Shop(NamedTuple):
+    """What was found in one shop, and where its law comes from."""
+
+    rows: list[MethodRow]
+    within: list[WithinRow]
+    law: str
+
+
 def measure(*, quick: bool, seed: int, say: Say) -> Result:
     """Tune all methods on validation customers, and compare them on test customers."""
-    rows, within, findings, fits = [], [], [], {}
-    for name, orders in _shops(quick, seed):
-        histories = Histories.of(orders, rng=seed, most=VALIDATION)
-        law, fits[name] = _law(name, histories.train, quick, seed, say)
-        shop = Personal(law, histories)
-        found = _compared(name, shop, quick, say)
-        rows += found
-        own = json.loads(next(row.settings for row in found if row.method == OURS))
-        within += _within(name, shop, own, seed)
-        findings += _findings(name, found, within[-2:])
-    best = [row for row in rows if row.listed == LISTS[0]]
-    figure = rejections([Bar(row.data, row.method, row.recall_10) for row in best], xlabel="recall@10")
+    return result_of(
+        {name: compared(name, orders, quick=quick, seed=seed, say=say) for name, orders in _shops(quick, seed)}
+    )
+
+
+def compared(name: str, orders: Orders, *, quick: bool, seed: int, say: Say) -> Shop:
+    """Compare all methods in one shop."""
+    histories = Histories.of(orders, rng=seed, most=VALIDATION)
+    law, about = _law(name, histories.train, quick, seed, say)
+    personal = Personal(law, histories)
+    rows = _compared(name, personal, quick, say)
+    settings = json.loads(next(row.settings for row in rows if row.method == OURS))
+    return Shop(rows, _within(name, personal, settings, seed), about)
+
+
+def result_of(shops: dict[str, Shop]) -> Result:
+    """Return the tables of some shops, and what they say."""
+    rows, within = (
+        [row for shop in shops.values() for row in shop.rows],
+        [row for shop in shops.values() for row in shop.within],
+    )
+    findings = [finding for name, shop in shops.items() for finding in _findings(name, shop.rows, shop.within)]
+    bars = [Bar(row.data, row.method, row.recall_10) for row in rows if row.listed == LISTS[0]]
     settings = {
-        "customers for validation": "half, at most 1,500 for settings",
-        "law": "`MixtureNDPP`, defaults",
-        **fits,
-    }
-    return Result(settings, findings, {"": rows, "within": within}, figure, [NOTE])
+        "customers for validation": "half, at most 1,500 for settings", "law": "`MixtureNDPP`, defaults",
+        **{name: shop.law for name, shop in shops.items()},
+    }  # fmt: skip
+    return Result(settings, findings, {"": rows, "within": within}, rejections(bars, xlabel="recall@10"), [NOTE])
 
 
 NOTE = (
@@ -306,7 +326,8 @@ def _within(data: str, shop: Personal, settings: Settings, seed: int) -> list[Wi
     law, histories = shop.law, shop.histories
     rest, held, _ = hold_out(histories.last[histories.test], np.random.default_rng(seed))
     sizes = histories.last.sizes[histories.test]
-    users = histories.test[sizes >= 2]
+    users = histories.test[sizes >= 2][:WITHIN]
+    rest, held = rest[: len(users)], held[: len(users)]
     popularity, found = law.inclusion_probabilities(), []
     for ranking in (Ranking.CONTINUATION, Ranking.COMPLETION):
         unit = powers(popularity, DAMPING) if ranking is Ranking.CONTINUATION else np.ones(1)

@@ -65,6 +65,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         "registries": "Amazon's registries: test log-likelihood beside a published one",
         "next_basket": "The next basket of known customers",
         "new_items": "New products: hidden items placed by name and by features",
+        "a-year": "A year in monthly steps: updates beside new fits",
     }.items()
 }
 """Experiments by name, in the order of the paper, and then those that are not in it."""
@@ -95,7 +96,7 @@ def reproduce(
     >>> reproduce(["fig9"], Path("nowhere"), quick=True)
     Traceback (most recent call last):
         ...
-    ndpp.errors.InvalidInputError: unknown experiment 'fig9'; expected one of fig1, fig2, ..., next_basket, all
+    ndpp.errors.InvalidInputError: unknown experiment 'fig9'; expected one of fig1, fig2, ..., a-year, all
     """
     known = [*EXPERIMENTS, ALL]
     for name in names:

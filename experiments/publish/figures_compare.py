@@ -74,7 +74,7 @@ def _table(header: list[str], rows: list[list[str]], about: str, machine: Record
 
 def _unbroken(table: str) -> str:
     """Keep numbers and their units on one line."""
-    return re.sub(r"(?<=\d) (?=(ms|s|min|h|days|years)\b|×)", "\N{NO-BREAK SPACE}", table)
+    return re.sub(r"(?<=\d) (?=(ms|s|min|h|days|years)\b|×)|(?<=×) (?=\d)", "\N{NO-BREAK SPACE}", table)
 
 
 # -- samplers ----------------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from ndpp.laws.similar import similar_items, text_features
 if TYPE_CHECKING:
     from ndpp import answers, datasets, diagnostics, features, metrics, plots, samplers, select
     from ndpp.customers import Customers
-    from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, fit
+    from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, fit, update
 
 __version__ = "0.1.0"
 
@@ -67,10 +67,11 @@ __all__ = [
     "select",
     "similar_items",
     "text_features",
+    "update",
 ]
 
 _PACKAGES = ("answers", "datasets", "diagnostics", "explain", "features", "metrics", "plots", "samplers", "select")
-_LEARNING = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP", "fit")
+_LEARNING = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP", "fit", "update")
 
 
 def _prepare_sampler(law: Law, **options: Any) -> Any:

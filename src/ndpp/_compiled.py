@@ -5,8 +5,12 @@ The name of the decorator, ``@njit``, is how coverage recognises functions whose
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import FunctionType
 from typing import Any, TypeVar
 
 import numba
@@ -41,6 +45,48 @@ def interpreted(function: Function) -> Function:
     """Return the source of a compiled function, which takes arguments of any type."""
     source: Function = getattr(function, "py_func", function)
     return source
+
+
+STEPS, CALL = 1e6, 2e3
+"""Steps that Python takes in up to a second, before a function is compiled; and those that a call counts for."""
+_taken: defaultdict[Any, float] = defaultdict(float)
+
+
+def soon(function: Function, steps: float) -> Function:
+    """Return a compiled function; for its first calls, each of about so many steps, the same in Python if there is no compiled code yet.
+
+    To compile a sampler takes as long as many samples in Python, so that nothing is compiled for those who want a few.
+    """
+    if getattr(function, "overloads", True) or _taken[function] + steps > STEPS or _is_cached(function):
+        return function
+    _taken[function] += CALL + steps
+    found: Function = _in_python(function)
+    return found
+
+
+def _is_cached(function: Any) -> bool:
+    """Return whether there is machine code of a compiled function on disk."""
+    code = function.py_func.__code__
+    names = f"{Path(code.co_filename).stem}.{function.__qualname__}-{code.co_firstlineno}.*.nbi"
+    return next(Path(function.stats.cache_path).glob(names), None) is not None
+
+
+@cache
+def _in_python(function: Any) -> Any:
+    """Return the source of a compiled function, with that of all functions that it calls."""
+    twins: dict[Any, Any] = {}
+
+    def twin(found: Any) -> Any:
+        source = interpreted(found)
+        if not (isinstance(source, FunctionType) and source.__module__.startswith("ndpp.")):
+            return found
+        if source not in twins:
+            names = dict(source.__globals__)
+            twins[source] = FunctionType(source.__code__, names, source.__name__, source.__defaults__)
+            names.update({name: twin(names[name]) for name in source.__code__.co_names if name in names})
+        return twins[source]
+
+    return np.errstate(all="ignore")(twin(function))
 
 
 @contextmanager

@@ -146,6 +146,14 @@ class NoConditionalKernelError(InvalidInputError):
     """The items can occur, but the distribution of the remaining ones is not an L-ensemble; use ``given=`` instead."""
 
 
+class RefusedUpdateError(InvalidInputError):
+    """An update would make a model worse, or its orders should not be learned from. ``updated`` is the new model, if there is one."""
+
+    def __init__(self, problem: str, *, advice: str, updated: Any = None) -> None:
+        super().__init__(problem, advice=advice)
+        self.updated = updated
+
+
 class ModelFileError(NDPPError, ValueError):
     """A model file is corrupt, truncated, of another format, or newer than this library."""
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import ndpp
 from ndpp.cli.app import COMMANDS
 from ndpp.datasets import shelf_kernel
 
@@ -84,8 +85,13 @@ def test_the_commands_of_a_night_run(call, published, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     drawn = shelf_kernel().sample(2600, rng=0)
     drawn.write("orders.parquet", basket="order_id", item="product")
+    shelf_kernel().sample(200, rng=1).write("tonight.parquet", basket="order_id", item="product")
     drawn[:20].relabel({"jam": "oat drink"}).write("today.parquet", basket="order_id", item="product")
     page = (ROOT / "docs" / "production.md").read_text(encoding="utf-8")
+    (new,) = re.findall("^```csv\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    for name, text in {"new.csv": new, "gone.txt": "jam\n", "names.csv": "old,new\ntea,green tea\n"}.items():
+        (tmp_path / name).write_text(text)
+    told = ""
     lines = [
         line
         for kind, text in published.BLOCK.findall(page)
@@ -95,8 +101,11 @@ def test_the_commands_of_a_night_run(call, published, tmp_path, monkeypatch):
     for line in lines:
         done = call(*shlex.split(line)[1:])
         assert done.code == 0, (line, done.err)
+        told += done.err
     assert {"served.safetensors", "evaluation.json", "best.parquet"} <= {path.name for path in tmp_path.iterdir()}
-    assert "oat drink" in done.err
+    assert "oat drink" in told
+    labels = set(ndpp.load("shop2.safetensors").labels)
+    assert {"tomato pesto", "brown rice", "green tea"} == labels - set(shelf_kernel().labels)
 
 
 def test_a_wrong_page_fails(call, shelf):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import brentq
 
 import law_table
 from law_table import BASES, KIND, KINDS, Kind
@@ -72,17 +73,34 @@ def entry_of(kind: Kind, nonempty: bool) -> law_table.Entry:
     return (law_table.nonempty_entries if nonempty else law_table.entries)(kind, BASES[0])[0]
 
 
+def factor_of(within: Any, weights: Any, raised: float) -> float:
+    """The factor that makes an item with these chances in the components as likely as that, if their weights stay."""
+    if len(weights) == 1:
+        return float(raised * (1 - within[0]) / (within[0] * (1 - raised)))
+    return float(
+        brentq(lambda s: weights @ (s * within / (1 - within + s * within)) - raised, 1e-3, 1e6, xtol=1e-13, rtol=1e-13)
+    )
+
+
+def true_law(truth: law_table.Truth, weights: Any, shares: dict[int, float], correction: bool = True) -> Any:
+    """P(S) of a customer: every component is tilted, and their weights stay."""
+    factors = np.ones(truth.n_items)
+    for a, share in shares.items():
+        within = truth.given_component[:, truth.containing([a])].sum(axis=1)
+        p = float(weights @ within)
+        raised = 1 - (1 - p) * (1 - share)
+        factors[a] = factor_of(within, weights, raised) if correction else raised / p
+    tilted = truth.given_component * np.array([np.prod(factors[list(S)]) for S in truth.sets])
+    return weights @ (tilted / tilted.sum(axis=1, keepdims=True))
+
+
 def check_law(entry: law_table.Entry, customers: Customers, history: list[list[int]], correction: bool = True) -> None:
     """Compare the law of a customer with the truth, tilted by factors from true probabilities."""
     orders = Orders(Baskets.from_lists(history, n_items=entry.truth.n_items), np.full(len(history), "ann"))
-    factors = {}
-    for a, share in plain_shares(orders, customers.habits, "ann").items():
-        p = entry.truth.mass([a])
-        raised = 1 - (1 - p) * (1 - share)
-        factors[a] = raised * (1 - p) / (p * (1 - raised)) if correction else raised / p
-    truth = entry.truth.tilt(factors)
-    found = np.exp(customers.law("ann").log_probs([list(S) for S in truth.sets]))
-    np.testing.assert_allclose(found, truth.p, rtol=1e-5, atol=1e-9)  # counts are kept in single precision
+    shares = plain_shares(orders, customers.habits, "ann")
+    found = np.exp(customers.law("ann").log_probs([list(S) for S in entry.truth.sets]))
+    expected = true_law(entry.truth, entry.truth.weights, shares, correction)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-9)  # counts are kept in single precision
 
 
 def customer_of(entry: law_table.Entry, history: list[list[int]]) -> Customers:
@@ -102,6 +120,9 @@ def test_laws_of_customers_are_the_enumerated_ones(kind: Kind, nonempty: bool) -
         check_law(entry, customers, history, correction=False)
     with pytest.raises(AssertionError):
         check_law(entry, customers, history[::-1])
+    if kind.is_mixture:  # a tilt of the whole law also moves its weights, to components with larger sets
+        moved = np.exp(entry.law.tilt(customers.factors("ann")).log_probs([list(S) for S in entry.truth.sets]))
+        assert np.abs(moved - np.exp(customers.law("ann").log_probs([list(S) for S in entry.truth.sets]))).max() > 1e-3
     assert customers.law("bob") is entry.law
 
 
@@ -131,15 +152,13 @@ def test_own_missions_and_weekdays_are_weights_of_the_law() -> None:
     own = (0.8 * posterior[0] + posterior[1] + 3.0 * law.weights) / (1.8 + 3.0)
     for time, weights in (("2026-02-03", own), ("2026-02-02", own * ratios["weekday"]["Monday"])):
         weights = weights / weights.sum()
-        joint = weights[:, None] * entry.truth.given_component
-        p = np.array([joint[:, entry.truth.containing([a])].sum() for a in range(6)])
-        factors = np.ones(6)
-        for a, share in plain_shares(orders, habits, "ann").items():
-            raised = 1 - (1 - p[a]) * (1 - share)
-            factors[a] = raised * (1 - p[a]) / (p[a] * (1 - raised))
-        tilted = joint.sum(axis=0) * np.array([np.prod(factors[list(S)]) for S in entry.truth.sets])
+        p = np.array(
+            [weights @ entry.truth.given_component[:, entry.truth.containing([a])].sum(axis=1) for a in range(6)]
+        )
         found = np.exp(customers.law("ann", time=time).log_probs([list(S) for S in entry.truth.sets]))
-        np.testing.assert_allclose(found, tilted / tilted.sum(), rtol=1e-5)
+        np.testing.assert_allclose(
+            found, true_law(entry.truth, weights, plain_shares(orders, habits, "ann")), rtol=1e-5
+        )
         shown = customers.next_basket("ann", n=6, time=time)
         many = customers.recommend_many(["ann"], n=6, time=time)[0]
         assert many is not None
@@ -247,12 +266,12 @@ def test_updates_are_as_counting_at_once(habits: Habits, tmp_path: Path) -> None
         step_by_step.save(tmp_path / "shop.customers")
         step_by_step = Customers.load(tmp_path / "shop.customers", law)
     assert_same(step_by_step, at_once, names)
-    p = law.inclusion_probabilities()
+    p, within = law.inclusion_probabilities(), law.component_inclusions()
     for name in names[:5]:
         factors = at_once.factors(name)
         for a, share in plain_shares(orders, habits, name).items():
-            raised = 1 - (1 - p[a]) * (1 - share)
-            np.testing.assert_allclose(factors[f"item {a}"], raised * (1 - p[a]) / (p[a] * (1 - raised)), rtol=1e-5)
+            expected = factor_of(within[:, a], law.weights, 1 - (1 - p[a]) * (1 - share))
+            np.testing.assert_allclose(factors[f"item {a}"], expected, rtol=1e-5)
     shuffled = np.random.default_rng(1).permutation(300)  # orders out of time order are sorted
     assert orders.customers is not None
     assert orders.times is not None

@@ -300,6 +300,7 @@ def test_rows_that_are_not_in_memory(tmp_path):
         ({"": ["b"]}, None, InvalidInputError, "nonempty"),
         (["x"], None, InvalidInputError, "mapping"),
         ({"x": ["f"]}, None, ZeroProbabilityError, "'x' cannot be like 'f'"),
+        ({"x": ["a", "f"]}, 0.1, ZeroProbabilityError, "'x' cannot be like 'f'"),
         ({"x": ["a"]}, 0.0, InvalidInputError, "above 0 and below 1; that of 'x' is 0.0"),
         ({"x": ["a"]}, 1, InvalidInputError, "above 0 and below 1"),
         ({"x": ["a"]}, float("nan"), InvalidInputError, "above 0 and below 1"),

@@ -111,9 +111,9 @@ def test_few_baskets_say_little_and_new_values_nothing(law, found):
 
 
 def test_noise_is_seldom_kept(law):
-    """At most one column of twelve, each of them judged on baskets of its own."""
+    """At most one column of eight, each of them judged on baskets of its own."""
     kept = 0
-    for seed in range(12):
+    for seed in range(8):
         every = baskets_in_context(law, 450, seed=10 + seed)
         noise = WeightedBaskets.of(every, None, {"noise": every.context["noise"]})
         kept += learned.learn_context(law, noise[:300], noise[300:])[0] is not None
@@ -159,7 +159,7 @@ def test_many_baskets_are_sampled(law, monkeypatch):
 SETTINGS: dict[str, Any] = {"n_missions": 2, "max_epochs": 2, "families": None, "random_state": 0}
 
 
-def shop(n: int = 400) -> tuple[list[list[str]], list[str], list[str]]:
+def shop(n: int = 300) -> tuple[list[list[str]], list[str], list[str]]:
     """Breakfast on weekends, and tea on other days."""
     rng = np.random.default_rng(0)
     days = [np.datetime64("2026-03-02") + int(i) for i in rng.integers(0, 70, n)]  # a Monday
@@ -215,18 +215,14 @@ def test_estimators_take_a_mapping(short_epochs):
     baskets, days, tills = shop()
     sets = Baskets.from_lists(baskets)
     week = {"weekend": [np.is_busday(day) for day in days], "till": tills}
-    model = MixtureNDPP(**SETTINGS).fit(sets[:300], context={k: v[:300] for k, v in week.items()}, validation=sets[300:],
-                                        validation_context={k: v[300:] for k, v in week.items()})  # fmt: skip
+    model = MixtureNDPP(**SETTINGS).fit(sets[:220], context={k: v[:220] for k, v in week.items()}, validation=sets[220:],
+                                        validation_context={k: v[220:] for k, v in week.items()})  # fmt: skip
     assert [(one.column, one.kept) for one in model.context_] == [("weekend", True), ("till", False)]
     assert model.law_.context == {"weekend": ("False", "True")}
-    plain = MixtureNDPP(**SETTINGS).fit(sets[:300], validation=sets[300:])
+    plain = MixtureNDPP(**SETTINGS).fit(sets[:220], validation=sets[220:])
     np.testing.assert_array_equal(plain.law_.odds, model.law_.odds)  # context comes after all else
     assert plain.context_ == ()
     assert "context" not in plain.about()
-    weights = np.ones(300)
-    weights[:50] = 0
-    part = MixtureNDPP(**SETTINGS).fit(sets[:300], None, weights, context={"till": tills[:300]})
-    assert len(part.context_) == 1
 
 
 @pytest.mark.parametrize(

@@ -181,9 +181,7 @@ def _recommended(
         everybody = scores_of_one(own.law, basket, whole=ranking.is_whole)
         usual = best._replace(scores=(everybody / rule.shown)[best.items])
         if ranking.is_whole:  # shares of all baskets with one more item: the customer's weigh more
-            factors = own.people.factors(**person.asked)
-            more = (np.array(list(factors.values())) - 1) @ everybody[own.ids(list(factors))]
-            total += float(more / everybody.sum())
+            total = float(scores_of_one(own.people.law(**person.asked), basket, whole=True).sum() / everybody.sum())
     if why:
         items = _reasons(own, basket, usual, ranking, ids=ids)
     else:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast
 import typer
 
 import ndpp
-from ndpp.cli import customers, draw, evaluate, fit, info, items, recommend, report, serve
+from ndpp.cli import customers, draw, evaluate, fit, info, items, recommend, report, serve, update
 from ndpp.cli.guard import ARGUMENTS, DEBUG, end_with, guarded, install, reader_left
 from ndpp.cli.options import flattened
 from ndpp_experiments import commands as experiments
@@ -26,6 +26,7 @@ app = typer.Typer(
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Models": (
         fit.fit,
+        update.update,
         info.info,
         recommend.related,
         report.report,

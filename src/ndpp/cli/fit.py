@@ -134,7 +134,7 @@ def fit(
             check_writable(part)  # now, not after the first epoch
         with _interruptible(part):
             source = Source(baskets, reading)
-            with _stage(f"reading {source.name}{_reading_time(baskets)}"):
+            with stage(f"reading {source.name}{_reading_time(baskets)}"):
                 asked = [name.strip() for name in (context or "").split(",") if name.strip()], time_column
                 require(items is None or not asked[0], "--items is for files of ids; --context for tables with columns")
                 data, known = _read(source, *asked, as_labels=labels, items=items)
@@ -160,7 +160,7 @@ def fit(
             about = estimator.about()
             # The name without its path, so that a resumed run writes the same file.
             about["baskets"] = {"file": Path(source.name).name, **about["baskets"]}
-            with _stage(f"finishing: saving {os.fspath(output)}"):
+            with stage(f"finishing: saving {os.fspath(output)}"):
                 save(estimator.law_, output, metadata=about)
             part.unlink(missing_ok=True)
     emit(_report(output, estimator.law_, about), None, as_json=json)
@@ -189,10 +189,10 @@ def _reading_time(path: str) -> str:
 
 
 @contextlib.contextmanager
-def _stage(what: str) -> Iterator[None]:
+def stage(what: str) -> Iterator[None]:
     """Name a stage: by a spinner on a terminal, by a line elsewhere."""
     if not sys.stderr.isatty():
-        _say(what)
+        say(what)
     with working(what):
         yield
 
@@ -245,7 +245,7 @@ def _make_estimator(
     **common: Any,
 ) -> Any:
     """Return the estimator of a kind with these settings, of which None are not given."""
-    with _stage("loading torch"):
+    with stage("loading torch"):
         from ndpp.learning.fitting import ESTIMATORS, STARTS, make_estimator
 
         if jobs is not None:
@@ -263,7 +263,7 @@ def _make_estimator(
         given["families"] = None if families == "none" else _families(families, data, ids=as_labels is False)
     init = given.get("init", "popularity")
     require(init in STARTS, f"--init must be {' or '.join(STARTS)}; got {init!r}")
-    return make_estimator(kind, **given, **common, progress=True if sys.stderr.isatty() else _say)
+    return make_estimator(kind, **given, **common, progress=True if sys.stderr.isatty() else say)
 
 
 def _families(path: str, data: Baskets, *, ids: bool) -> list[int]:
@@ -273,7 +273,7 @@ def _families(path: str, data: Baskets, *, ids: bool) -> list[int]:
     return [numbers.setdefault(i if name is None else name, len(numbers)) for i, name in enumerate(named)]
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
     """Print a line on standard error; a reader that left does not end the training."""
     with contextlib.suppress(OSError, ValueError):
         print(printable(line), file=sys.stderr, flush=True)

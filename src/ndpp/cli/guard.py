@@ -42,7 +42,8 @@ ALIASES = {
     "limits": "limit",
 }
 """Names of options that differ from the argument they set."""
-SWITCHES = {("as_labels", "True"): "--labels", ("as_labels", "False"): "--ids", ("resume", "True"): "--resume"}
+SWITCHES = {("as_labels", "True"): "--labels", ("as_labels", "False"): "--ids"}
+SWITCHES |= {(name, "True"): f"--{name}" for name in ("resume", "force")}
 """Options without a value."""
 
 

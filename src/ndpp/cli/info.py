@@ -108,6 +108,8 @@ def _model(path: Path, top: int, *, sizes: bool) -> Report:
         notes += ["", "Context (--at takes the model in one):", *(f"  {one}" for one in gains)]
         notes += [f"  {name}: {some_of(values)}" for name, values in law.context.items()]
         data["context"] = law.context
+    if memory := trained.pop("memory", None):  # of orders one by one, which is not for people
+        trained |= {"updates": memory["updates"], "orders_seen": round(memory["orders"])}
     table = _facts({**facts, **trained}, path.name)
     return Report({**data, "training": header.metadata}, table, notes=notes)
 

@@ -32,6 +32,7 @@ from ndpp.customers.habits import (
     context_missions,
     fit_habits,
     is_gain,
+    is_loss,
     own_missions,
     ranked,
     without_own,
@@ -50,6 +51,8 @@ MOST_CUSTOMERS = 10_000
 NOBODY = Layers(Store.blank(np.empty(0, "S1")), Store.blank(np.empty(0, "S1")))
 BLOCK = 1024
 """Customers for whom recommendations are made at a time, and fewer if"""
+LARGEST = np.log(1e9)
+"""Of the logarithms of factors."""
 CHANCES = 2**22
 """this many chances are computed for them (32 MB)."""
 
@@ -59,7 +62,7 @@ class Customers:
     """What customers bought so far, and the law of each one's next basket: the law of all, with the customer's own items tilted.
 
     The chance of an item in a customer's basket is p′ = 1 − (1 − p)(1 − α h), where p is that of the law and h the decayed share of the
-    customer's baskets that hold the item; the tilt of the item by p′(1 − p) / (p (1 − p′)) has this effect. :meth:`fit` makes customers.
+    customer's baskets that hold the item. A factor for the item in every component has this effect. :meth:`fit` makes customers.
 
     Examples
     --------
@@ -159,28 +162,31 @@ class Customers:
     def _with_missions(self, parts: Sequence[Cases], report: dict[str, Any]) -> Customers:
         """Return the customers with own missions, and with missions of weekdays and seasons, where these gain."""
         made, weights, posteriors = self, self.plain.weights, [self._posterior(part.before.baskets) for part in parts]
-        base = [part.whole(self.habits, np.tile(self._popularity, (len(part), 1))) for part in parts]
+        plain = [np.tile(self._popularity, (len(part), 1)) for part in parts]
+        scores = [(part.whole(self.habits, p), part.recall(self.habits, p)) for part, p in zip(parts, plain)]
 
-        def gains(mixed: Sequence[FloatArray]) -> list[FloatArray]:
-            return [part.whole(self.habits, w @ self._inclusions) - old for part, w, old in zip(parts, mixed, base)]
+        def tried(name: str, mixed: Sequence[FloatArray]) -> tuple[bool, float]:
+            """Report what mission weights gain, and return whether they do, and how much on the validation customers."""
+            chances = [w / w.sum(axis=1, keepdims=True) @ self._inclusions for w in mixed]
+            found = [part.whole(self.habits, p) - old for part, p, (old, _) in zip(parts, chances, scores)]
+            hits = [part.recall(self.habits, p) - old for part, p, (_, old) in zip(parts, chances, scores)]
+            kept = is_gain(*found) and not any(is_loss(each) for each in hits)
+            report[name] = {"gain": float(found[1].mean()), "recall@10": float(hits[1].mean()), "kept": kept}
+            return kept, float(found[0].mean())
 
-        own = {
-            prior: gains(
-                [own_missions(part, self.habits, found, weights, prior) for part, found in zip(parts, posteriors)]
-            )
-            for prior in MISSION_PRIORS
-        }
-        best = max(own, key=lambda prior: float(own[prior][0].mean()))
-        report["own missions"] = {"gain": float(own[best][1].mean()), "kept": is_gain(*own[best])}
-        if report["own missions"]["kept"]:
-            made = made._changed(habits=self.habits._replace(mission_prior=best))
+        best = (False, -np.inf), 0.0
+        for prior in MISSION_PRIORS:
+            mixed = [own_missions(part, self.habits, found, weights, prior) for part, found in zip(parts, posteriors)]
+            best = max(best, (tried("own missions", mixed), prior))
+        tried(
+            "own missions", [own_missions(part, self.habits, x, weights, best[1]) for part, x in zip(parts, posteriors)]
+        )
+        if best[0][0]:
+            made = made._changed(habits=self.habits._replace(mission_prior=best[1]))
         for name in CONTEXTS if parts[0].last.times is not None else ():
             ratios = context_missions(parts[0].before, name, posteriors[0], weights)
             words = [CALENDAR[name](np.asarray(part.last.times)).tolist() for part in parts]
-            mixed = [np.array([weights * ratios.get(word, 1.0) for word in own_words]) for own_words in words]
-            found = gains([w / w.sum(axis=1, keepdims=True) for w in mixed])
-            report[name] = {"gain": float(found[1].mean()), "kept": is_gain(*found)}
-            if report[name]["kept"]:
+            if tried(name, [np.array([weights * ratios.get(word, 1.0) for word in own]) for own in words])[0]:
                 made = made._changed(contexts={**made.contexts, name: ratios})
         return made
 
@@ -199,12 +205,10 @@ class Customers:
     def law(self, customer: Any = None, *, history: Any = None, time: Any = None) -> Any:
         """Return the law of a customer's baskets, the plain one for a new customer: it draws, completes and recommends as any other.
 
-        The chance of an own item is exactly p′ where the customer has one of them; together, items that attract raise each other further.
+        Every component is tilted by :meth:`factors`, and the weights of components stay. The chance of an own item is exactly p′ if it is
+        the only one; several that attract each other are raised a little further.
         """
-        own = self._own(customer, history)
-        return self._mission_law(self._weights(own, time)).tilt(
-            dict(zip(*(x.tolist() for x in self._factors(own, time))))
-        )
+        return self._law(self._own(customer, history), time)
 
     def factors_of(self, history: Any, *, time: Any = None) -> dict[Any, float]:
         """Return the :meth:`factors` of a customer with this history."""
@@ -237,21 +241,19 @@ class Customers:
     ) -> Recommendation:
         """Return the ``n`` best items for a customer whose basket has begun.
 
-        As :func:`ndpp.recommend`, whose ``options`` it takes, with P(a | basket) raised to p′ for the customer's own items; a score of
-        ``Ranking.COMPLETION`` is multiplied by the factor of the item.
+        As :func:`ndpp.recommend`, whose ``options`` it takes, with P(a | basket) raised to p′ for the customer's own items; scores of
+        ``Ranking.COMPLETION`` are those of the customer's :meth:`law`.
         """
         own, plain = self._own(customer, history, unknown), self.plain
-        law = self._mission_law(self._weights(own, time))
         if unknown != "error":
             basket = Baskets.from_lists([basket], n_items=plain.n_items, labels=plain.labels, unknown=unknown)[0]
         ids, rule = check_items(basket, plain, "basket"), Rule.of(plain, n=n, popularity=self._popularity, **options)
-        whole = rule.ranking.is_whole
-        chances = scores_of_one(law, ids, whole=whole) if whole or len(ids) else self._chances(own, time)[0].copy()
-        if whole:
-            items, factors = self._factors(own, time)
-            chances[items] *= factors
-        else:
-            self._raise(chances[None], own, time)
+        if rule.ranking.is_whole:
+            return rule.best(scores_of_one(self._law(own, time), ids, whole=True), ids)
+        chances = self._chances(own, time)[0].copy()
+        if len(ids):
+            chances = scores_of_one(self._mission_law(self._weights(own, time)), ids, whole=False)
+        self._raise(chances[None], own, time)
         return rule.best(chances, ids)
 
     def bought(self, customers: Sequence[Any] = (), *, history: Any = None) -> list[dict[int, float]]:
@@ -593,12 +595,26 @@ class Customers:
         """Return the law with these mission weights, one row."""
         return self.plain if weights is None else self.plain._leaving_out(weights[0], self.plain.nonempty)
 
+    def _law(self, own: Store, time: Any) -> Any:
+        """Return the law of one customer."""
+        base = self._mission_law(self._weights(own, time))
+        tilted = base.tilt(dict(zip(*(values.tolist() for values in self._factors(own, time)))))
+        return tilted if tilted is base else tilted._leaving_out(base.weights, base.nonempty)
+
     def _factors(self, own: Store, time: Any) -> tuple[IntArray, FloatArray]:
-        """Return the own items of one customer that can occur, and their factors."""
-        p, shares = self._chances(own, time)[0], self._shares(own, time)
-        items, shares = own.items[p[own.items] > 0].astype(np.int64), shares[p[own.items] > 0]
+        """Return the own items of one customer that can occur, and their factors: Σ_c w_c s p_ca / (1 − p_ca + s p_ca) = p′_a."""
+        weights, p = self._weights(own, time), self._chances(own, time)[0]
+        items, shares = own.items[p[own.items] > 0].astype(np.int64), self._shares(own, time)[p[own.items] > 0]
         raised = self.habits.raised(p[items], shares)
-        return items, raised * (1 - p[items]) / (p[items] * (1 - raised))
+        if len(self.plain.weights) == 1:
+            return items, raised * (1 - p[items]) / (p[items] * (1 - raised))
+        w, within = self.plain.weights if weights is None else weights[0], self._inclusions[:, items]
+        low, high = np.zeros(len(items)), np.full(len(items), LARGEST)
+        for _ in range(60):  # bisection of log s
+            s = np.exp((low + high) / 2)
+            is_low = w @ (s * within / (1 - within + s * within)) < raised
+            low, high = np.where(is_low, (low + high) / 2, low), np.where(is_low, high, (low + high) / 2)
+        return items, np.exp((low + high) / 2)
 
     def _raise(self, chances: FloatArray, own: Store, time: Any) -> None:
         """Replace p by p′ for own items, in place, unless they cannot occur."""

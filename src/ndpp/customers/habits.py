@@ -25,7 +25,8 @@ LEAST_CUSTOMERS = 20
 """With fewer customers who came again, habits are not fitted."""
 MOST_BASKETS = 20_000
 """Baskets whose missions are looked at to see whether a customer's own missions, weekdays or seasons matter."""
-MISSION_PRIORS = (5.0, 15.0, 50.0)
+MISSION_PRIORS = (3.0, 10.0, 30.0, 100.0)
+"""Baskets of the law's missions that a customer's own begin with."""
 CONTEXTS = ("weekday", "season")
 SURE = 1 - 1e-9
 
@@ -133,14 +134,20 @@ class Cases:
         return np.asarray((xlogy(y, raised) + xlogy(1 - y, 1 - raised)).sum(axis=1))
 
     def recall(self, habits: Habits, chances: FloatArray, n: int = 10) -> FloatArray:
-        """Return which part of each customer's last basket is among the first n by p′ / p^γ."""
+        """Return which part of each customer's last basket is among the first n by p′ / p^γ, or by p′ with chances of their own."""
+        width = self.last.baskets.n_items
+        if chances.ndim == 2:
+            keys = chances.copy()
+            keys[self.owners, self.items] = habits.raised(keys[self.owners, self.items], self.shares(habits))
+            found = np.argpartition(-keys, min(n, width - 1), axis=1)[:, :n] + width * np.arange(len(self))[:, None]
+            return np.asarray(np.isin(found, self.targets).sum(axis=1) / self.last.baskets.sizes)
         unit = np.where(chances > 0, chances, 1.0) ** habits.damping
         mine = habits.raised(chances[self.items], self.shares(habits)) / unit[self.items]
         first = np.argsort(-chances / unit, kind="stable")[:n]
         owner, item, key = without_own(self.owners, self.items, mine, first, (chances / unit)[first], len(self))
         order, rank = ranked(owner, key, len(self), item)
         best = order[rank < n]
-        hits = np.isin(owner[best] * self.last.baskets.n_items + item[best], self.targets)
+        hits = np.isin(owner[best] * width + item[best], self.targets)
         return np.bincount(owner[best], hits, len(self)) / self.last.baskets.sizes
 
 
@@ -195,6 +202,11 @@ def is_gain(validation: FloatArray, others: FloatArray) -> bool:
     """Return whether a change gains by more than two standard errors, and on other customers, too."""
     error = validation.std() / np.sqrt(max(1, len(validation)))
     return bool(validation.mean() > 2 * error and others.mean() > 0)
+
+
+def is_loss(changes: FloatArray) -> bool:
+    """Return whether a change loses by more than a standard error."""
+    return bool(changes.mean() < -changes.std() / np.sqrt(max(1, len(changes))))
 
 
 def own_missions(cases: Cases, habits: Habits, posterior: FloatArray, weights: FloatArray, prior: float) -> FloatArray:

@@ -96,10 +96,10 @@ class Changes:
             if not isinstance(value, Mapping):
                 raise InvalidInputError(f"must be a mapping from new labels; got {value!r:.60}", argument=name)
         labels = _new_labels(self.labels, [*like, *features])
-        known_features = getattr(self, "features", None)
-        if features and known_features is None:
+        learned: Any = getattr(self, "features", None)
+        if features and learned is None:
             raise InvalidInputError("are not known to this model; fit it with item_features=", argument="features")
-        rows = known_features.rows(features) if features else None
+        rows = learned.rows(features) if features else None
         alike = [_alike(label, items, self) for label, items in like.items()]
         known = self._shares_of(np.unique(np.concatenate([one.ids for one in alike]))) if alike else {}
         shares = [np.array([known[i] for i in one.ids.tolist()]) for one in alike]
@@ -113,8 +113,8 @@ class Changes:
             return self
         made = self._with_alike(alike) if alike else self
         if rows is not None:
-            log_odds = known_features.log_odds.T @ np.column_stack([rows, np.ones(len(rows))]).T
-            made = made._with_new(rows @ known_features.ties, np.exp(log_odds.clip(-300, 300)))
+            log_odds = learned.log_odds.T @ np.column_stack([rows, np.ones(len(rows))]).T
+            made = made._with_new(rows @ learned.ties, np.exp(log_odds.clip(-300, 300)))
         made = self._reweighed(made)._named(Catalogue(len(labels), labels))
         return self._as_ready(made._with_shares(np.arange(self.n_items, made.n_items), wanted))
 

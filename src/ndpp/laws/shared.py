@@ -97,7 +97,7 @@ class SharedTies(Mixture):
         return self
 
     def at(self, context: Mapping[str, Any] | None = None, /, *, unknown: str = "error", **columns: Any) -> Any:
-        """Return the distribution in a context, as :meth:`Law.at` does. What draws from the components stays as it is."""
+        """Return the distribution in a context, as ``Law.at`` does. What draws from the components stays as it is."""
         made, drawers = super().at(context, unknown=unknown, **columns), self._drawers
         made._drawers = drawers if made is self or drawers is None else drawers.beside(made)
         return made

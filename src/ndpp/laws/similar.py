@@ -36,7 +36,7 @@ def text_features(labels: Sequence[str], n_features: int = 256) -> FloatArray:
         for gram, count in _grams(label).items():
             code = zlib.crc32(gram.encode())
             row[(code >> 1) % n_features] += np.sqrt(count) * (1 if code & 1 else -1)
-    return out / np.linalg.norm(out, axis=1, keepdims=True).clip(np.finfo(float).tiny)
+    return np.asarray(out / np.linalg.norm(out, axis=1, keepdims=True).clip(np.finfo(float).tiny))
 
 
 def similar_items(model: Any, new: Sequence[str], by: Any = "text", *, n: int = 5) -> dict[str, dict[str, float]]:

@@ -39,10 +39,10 @@ from ndpp.rows.scaled import Multiplied
 
 MOST_ODDS = 1e300
 """Larger odds count as these: the item is in for certain."""
-FEW = 6
+FEW = 48
 """For fewer components, Σ p q qᵀ is computed one by one: products of all pairs of columns would take longer."""
-BLOCK_ENTRIES = 2**21
-"""Number of products q_a q_b in memory at a time (16 MB)."""
+BLOCK_ENTRIES, BLOCK_ROWS = 2**21, 2**11
+"""Number of products q_a q_b in memory at a time (16 MB), and of rows q otherwise."""
 
 
 class _State(NamedTuple):
@@ -182,15 +182,15 @@ class TiedMixture(SharedTies):
 
     def _sums(self, log_tilt: Any) -> tuple[FloatArray, FloatArray]:
         """Return Σ_i log(1 + ρ_c o_ci) and Σ_i p_ci q_i q_iᵀ under ρ_c L_c, shape (C, r, r): one product with all q_ia q_ib. O(C n r²)."""
-        r, log_ones = len(self.core), np.zeros(len(self.odds))
-        total = np.zeros((len(self.odds), r * (r + 1) // 2))
-        A, is_few = np.zeros((len(self.odds), r, r)), len(self.odds) < FEW
+        r, log_ones, is_few = len(self.core), np.zeros(len(self.odds)), len(self.odds) < FEW
+        total, A = np.zeros((len(self.odds), r * (r + 1) // 2)), np.zeros((len(self.odds), r, r))
         for rows, pairs in self._pairs(products=not is_few):
             odds = self.tilted_odds(log_tilt, rows=rows)
             log_ones += np.log1p(odds).sum(axis=1)
             if is_few:
-                parts = (np.sqrt(p)[:, None] * pairs for p in odds / (1 + odds))
-                A += np.stack([part.T @ part for part in parts])
+                for one, roots in zip(A, np.sqrt(odds / (1 + odds))):
+                    part = roots[:, None] * pairs
+                    one += part.T @ part
             else:
                 total += (odds / (1 + odds)) @ pairs
         if is_few:
@@ -202,7 +202,7 @@ class TiedMixture(SharedTies):
 
     def _pairs(self, *, products: bool = True) -> Iterator[tuple[slice, FloatArray]]:
         """Yield some rows of the support and q_ia q_ib for a ≤ b."""
-        step = max(1, BLOCK_ENTRIES // max(1, len(self.core) * (len(self.core) + 1) // 2))
+        step = max(1, BLOCK_ENTRIES // max(1, len(self.core) * (len(self.core) + 1) // 2)) if products else BLOCK_ROWS
         for block, Q in self.base.q_blocks():
             for start in range(0, len(Q), step):
                 look()

@@ -12,5 +12,16 @@ from ndpp.learning.estimator import NDPP, ONDPP, SymmetricDPP
 from ndpp.learning.fitting import fit
 from ndpp.learning.mixture import MixtureNDPP
 from ndpp.learning.models import LiteratureStart, PopularityStart
+from ndpp.learning.updating import Updated, update
 
-__all__ = ["NDPP", "ONDPP", "LiteratureStart", "MixtureNDPP", "PopularityStart", "SymmetricDPP", "fit"]
+__all__ = [
+    "NDPP",
+    "ONDPP",
+    "LiteratureStart",
+    "MixtureNDPP",
+    "PopularityStart",
+    "SymmetricDPP",
+    "Updated",
+    "fit",
+    "update",
+]

@@ -60,10 +60,11 @@ def fit(
     format, items, as_labels, missing, encoding
         As in :meth:`ndpp.Baskets.read`.
     context : sequence of str, mapping or data frame
-        Columns of a file, a data frame or :class:`~ndpp.Orders` that tell more about each basket, such as ``["store", "weekday"]``: the
-        weights of the missions depend on them, as far as the validation baskets gain, and ``model.law_.at(store=3)`` is the distribution
-        in a context. "weekday", "month", "season" and "hour" are derived from ``time`` if there is no such column. For orders of another
-        kind, a mapping from columns to a value per basket. ``model.context_`` says what each column gained.
+        Columns of a file, a data frame or ``ndpp.baskets.orders.Orders`` that tell more about each basket, such as
+        ``["store", "weekday"]``: the weights of the missions depend on them, as far as the validation baskets gain, and
+        ``model.law_.at(store=3)`` is the distribution in a context. "weekday", "month", "season" and "hour" are derived from ``time`` if
+        there is no such column. For orders of another kind, a mapping from columns to a value per basket. ``model.context_`` says what
+        each column gained.
     time : str, optional
         The column of the time; baskets are in order of time then.
     validation : like orders, optional
@@ -99,13 +100,13 @@ def fit(
             f"must be a list of columns, such as [{context!r}]; got {context!r}", argument="context"
         )
     file = {"format": format, "encoding": encoding}
-    baskets = _read(orders, file, items, names, time, as_labels=as_labels, **columns)
+    baskets = read_orders(orders, file, items, names, time, as_labels=as_labels, **columns)
     if validation is not None and isinstance(baskets, Baskets):
         named = baskets.labels is not None
         known = (
             {"labels": baskets.labels, "as_labels": True} if named else {"n_items": baskets.n_items, "as_labels": False}
         )
-        validation = _read(validation, file, None, names, time, **columns, **known)
+        validation = read_orders(validation, file, None, names, time, **columns, **known)
     return made.fit(baskets, sample_weight=sample_weight, validation=validation, context=own, resume=resume)
 
 
@@ -114,10 +115,15 @@ def make_estimator(model: str, **settings: Any) -> BasketModel[Any, Any]:
     estimator = ESTIMATORS[check_choice(model, "model", list(ESTIMATORS))]
     if isinstance(start := settings.get("init"), str):
         settings["init"] = STARTS[check_choice(start, "init", list(STARTS))]()
+    if settings.get("item_features") is not None and estimator is not MixtureNDPP:
+        problem = (
+            f"are for mixtures, whose rows can be a free part plus features times a matrix; {model} has no such rows"
+        )
+        raise InvalidInputError(problem, argument="item_features", advice="Use {model:'mixture'}.")
     return estimator(**settings)
 
 
-def _read(
+def read_orders(
     orders: Any,
     file: Mapping[str, Any],
     items: Any = None,

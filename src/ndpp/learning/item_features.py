@@ -15,6 +15,8 @@ from ndpp._validation import check_matrix
 from ndpp.errors import InvalidInputError
 
 ARGUMENT = "item_features"
+ENOUGH = 20.0
+"""An item that occurs so often begins half-way between what its features say and what its baskets say."""
 
 
 def read_features(value: Any, labels: tuple[str, ...] | None, n_items: int) -> FloatArray:
@@ -45,9 +47,12 @@ def scale_of(features: FloatArray) -> float:
     return float(np.sqrt((features**2).sum(axis=1).mean()))
 
 
-def regressed(features: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the matrix M that minimises ‖rows − features M‖² + ‖M‖², and what is left of the rows."""
-    F = features.double()
-    system = F.T @ F + torch.eye(F.shape[1], dtype=F.dtype, device=F.device)
-    M = torch.linalg.solve(system, F.T @ rows.double()).to(rows.dtype).contiguous()  # CUDA returns columns
-    return M, rows - features @ M
+def regressed(features: Tensor, rows: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the matrix M that fits rows by features M, and free parts: what is left of the rows, less of it the rarer an item is.
+
+    Rows are weighted by how much their ``counts`` of occurrences tell beside ``ENOUGH`` others, and M is penalised as one row is.
+    """
+    F, Y, weights = features.double(), rows.double(), (counts / (counts + ENOUGH)).double()[:, None]
+    system = F.T @ (weights * F) + torch.eye(F.shape[1], dtype=F.dtype, device=F.device)
+    M = torch.linalg.solve(system, F.T @ (weights * Y))
+    return M.to(rows.dtype).contiguous(), (weights * (Y - F @ M)).to(rows.dtype).contiguous()  # Adam goes by memory

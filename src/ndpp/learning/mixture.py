@@ -218,7 +218,9 @@ class MixtureNDPP(BasketModel[Shape, Components]):
             F = rows[patterns.states]
         features = torch.as_tensor(F).to(begin.X), torch.as_tensor(rows).to(begin.X)
         if not begin.in_X.numel():
-            matrix, free = regressed(features[0], begin.factors)
+            counts = np.bincount(data.touched.indices, minlength=len(rows))
+            counts = counts if patterns is None else counts[patterns.states]
+            matrix, free = regressed(features[0], begin.factors, torch.as_tensor(counts, device=begin.X.device))
             begin = begin._replace(
                 factors=free, in_factors=matrix, in_X=begin.X.new_zeros(F.shape[1], begin.X.shape[1])
             )

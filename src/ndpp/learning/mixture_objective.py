@@ -58,6 +58,7 @@ class MixtureObjective(Objective[Components]):
     training: FamilyData
     validation: FamilyData
     features: tuple[Tensor, Tensor] | None = None
+    is_update: bool = False
 
     def __post_init__(self) -> None:
         self.penalties = list(self.least)
@@ -145,9 +146,13 @@ class MixtureObjective(Objective[Components]):
         (of_ties, in_X), n, (first, second) = ties.ties(at.X), self.total, self.penalties
         if weights is not None:  # every basket counts its own log Z
             of_ties, in_X = weights.mean() * of_ties, in_X.mul_(weights.mean())
-        prior = first * free.factors.square().sum() + second * free.X.square().sum()
-        prior -= (at.bias / 2 - F.softplus(at.bias)).sum()
-        gradient.bias.add_(in_z @ slopes).add_(torch.sigmoid(at.bias) - 0.5, alpha=1 / n)
+        # Of an update, penalties are on what changes, and no item is given half an occurrence: the start has been through both.
+        u, X = (at.factors - self.start.factors, at.X - self.start.X) if self.is_update else (free.factors, free.X)
+        prior = first * u.square().sum() + second * X.square().sum()
+        gradient.bias.add_(in_z @ slopes)
+        if not self.is_update:
+            prior -= (at.bias / 2 - F.softplus(at.bias)).sum()
+            gradient.bias.add_(torch.sigmoid(at.bias) - 0.5, alpha=1 / n)
         gradient.factors.addmm_(slopes.T, in_z[:, None] * at.missions)
         gradient.missions.add_(in_z[:, None] * (slopes @ at.factors))
         gradient.levels.add_(in_z * slopes.sum(1))
@@ -158,8 +163,8 @@ class MixtureObjective(Objective[Components]):
                 in_factors=self.features[0].T @ gradient.factors + 2 * first / n * free.in_factors,
                 in_X=self.features[1].T @ gradient.X + 2 * second / n * free.in_X,
             )
-        gradient.factors.add_(free.factors, alpha=2 * first / n)
-        gradient.X.add_(free.X, alpha=2 * second / n)
+        gradient.factors.add_(u, alpha=2 * first / n)
+        gradient.X.add_(X, alpha=2 * second / n)
         return Loss(prior / n + of_ties - likelihood.detach(), gradient)
 
     def _expanded(self, at: Components, step: int) -> Expansion:

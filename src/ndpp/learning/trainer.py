@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
@@ -93,6 +93,8 @@ class Objective(ABC, Generic[P]):
     """How often each validation basket counts, if not once."""
     nonempty: bool = False
     """Whether sets have at least one item, as all baskets do: log P(S) − log P(S ≠ ∅) is what is maximised."""
+    pull: Callable[[IntArray], P] | None = None
+    """What is subtracted from the gradient of some baskets, if anything: see :mod:`~ndpp.learning.updating`."""
 
     @abstractmethod
     def loss(self, at: P, which: IntArray, step: int) -> Loss[P]:
@@ -197,7 +199,7 @@ class Trainer(Generic[P]):
         """Run one epoch, or the part of it for which there is time, validate, and adapt the learning rate and the objective."""
         began, losses = time.perf_counter(), []
         self.objective.begin_epoch(self.now)
-        for which in self._batches():
+        for which in self.batches():
             if self.is_out_of_time:
                 break
             step_began = time.perf_counter()
@@ -224,7 +226,7 @@ class Trainer(Generic[P]):
             self.objective.adapt(self.mean, value)
         record["seconds"] = time.perf_counter() - began
 
-    def _batches(self) -> Iterator[IntArray]:
+    def batches(self) -> Iterator[IntArray]:
         """Yield the batches of one epoch."""
         for _ in range(self.passes):
             yield from shuffled(self.rng, self.objective.n_baskets, self.batch_size)
@@ -242,7 +244,10 @@ class Trainer(Generic[P]):
         loss = self._finite_loss(which)
         for now, before in zip(self.now, self.before):
             before.copy_(now)
-        for (part, tensor), gradient, rate in zip(self._optimized(), loss.gradient, self.objective.rates):
+        gradients = loss.gradient
+        if self.objective.pull is not None:
+            gradients = gradients._make(map(torch.sub, gradients, self.objective.pull(which)))
+        for (part, tensor), gradient, rate in zip(self._optimized(), gradients, self.objective.rates):
             step, mean, square = ([state] for state in self.adam[part].values())
             adam([tensor], [gradient], mean, square, [], step, lr=self.learning_rate * rate, **ADAM)
         self.objective.project(self.now)

@@ -295,14 +295,15 @@ def leverages(X: AnyArray | Rows, to_q: FloatArray) -> FloatArray:
         for block, part in X.each(partial(leverages, to_q=to_q)):
             out[block] = part
         return out
-    # Norms are rotation-invariant, so a triangular factor of to_q suffices, at half the cost: to_qᵀ = rotation · R.
+    # Norms are rotation-invariant, so a triangular factor of to_q suffices, at half the cost: to_qᵀ = rotation · R, or to_q itself.
     R = np.zeros((X.shape[1],) * 2, order="F")
-    R[: to_q.shape[1]] = sl.qr(to_q.T, mode="r")[0]
+    is_upper = to_q.shape == R.shape and not np.tril(to_q, -1).any()
+    R[: to_q.shape[1]] = to_q if is_upper else sl.qr(to_q.T, mode="r")[0]
     slack, out = _single_slack(R) if X.dtype == np.float32 else 1.0, np.empty(len(X))
     dtype, multiply = (np.float32, strmm) if slack < MAX_SLACK else (np.float64, dtrmm)
     R = R.astype(dtype)
     for block, part in cached_blocks(X, dtype):
-        q = multiply(1.0, R, part.T, overwrite_b=True).T
+        q = multiply(1.0, R, part.T, trans_a=is_upper, overwrite_b=True).T
         out[block] = np.einsum("ij,ij->i", q, q)
     if dtype == np.float32:
         out *= 1 + slack

@@ -55,7 +55,7 @@ class EigenBasis(NamedTuple):
         """Decompose matrices B (C, r, r); return their bases, and which of these agree with the resolvents (C,).
 
         ``is_skew``: they are skew up to rounding, and have orthonormal eigenvectors. ``resolvents``: R(s) at ``TESTED_AT``, if they are
-        known to more digits than B shows.
+        known, perhaps to more digits than B shows; if only the first of them are, only these are compared.
         """
         basis = _of_skew(B, ops) if is_skew else _of_general(B, ops)
         return basis, basis._agrees(B, ops, resolvents)
@@ -63,7 +63,8 @@ class EigenBasis(NamedTuple):
     def _agrees(self, B: Array, ops: Operations, resolvents: Array | None) -> Array:
         """Return for which of several matrices the decomposition gives the resolvents."""
         good = self.values[:, :0].real.sum(1) == 0
-        for i, s in enumerate(TESTED_AT.tolist() if B.shape[1] else ()):
+        n_tests = len(TESTED_AT if resolvents is None else resolvents) if B.shape[1] else 0
+        for i, s in enumerate(TESTED_AT[:n_tests].tolist()):
             direct = ops.solve(ops.eye(B.shape[1], B) + s * B, s * B) if resolvents is None else resolvents[i]
             f = s * self.values / (1 + s * self.values)
             left, right = self.V * (self.multiplicity * f)[:, None], self.inverse

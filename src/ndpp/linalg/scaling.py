@@ -37,7 +37,8 @@ def entry_magnitudes(W: FloatArray) -> FloatArray:
 
 def congruence(T: FloatArray, W: FloatArray) -> FloatArray:
     """Return T W Tᵀ from its symmetric and skew parts, so that the product of a purely skew W is skew to the last bit."""
-    symmetric, skew = T @ ((W + W.T) / 2) @ T.T, T @ ((W - W.T) / 2) @ T.T
+    none, parts = np.zeros((len(T), len(T))), ((W + W.T) / 2, (W - W.T) / 2)
+    symmetric, skew = (T @ part @ T.T if part.any() else none for part in parts)
     return (symmetric + symmetric.T) / 2 + (skew - skew.T) / 2
 
 

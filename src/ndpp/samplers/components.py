@@ -230,8 +230,9 @@ class FurtherItems(NamedTuple):
 def shared_clock(ties: TiedMixture, c: int, kernel: LowRankKernel) -> EigenClock | None:
     """Return the clock of T of component c, whose kernel is √p q W qᵀ √p with the rows q of the base, which all components share.
 
-    With Σ p q qᵀ = UᵀU, rows √p q U⁻¹ are orthonormal, and the kernel has B = U W Uᵀ. None if that costs too many digits, if B has no
-    eigenvectors to rely on, or if rows are not in memory.
+    With Σ p q qᵀ = UᵀU, rows √p q U⁻¹ are orthonormal, and the kernel has B = U W Uᵀ, with B(I + B)⁻¹ = U N Uᵀ. None if that costs too
+    many digits, if B has no eigenvectors to rely on, or if rows are not in memory. Those of a skew B are orthonormal, and compared at one
+    time only.
     """
     (rows, factors, to_q), A = rows_of(ties.base), ties.sums([c])[0]
     scale = np.sqrt(np.diagonal(A))
@@ -244,21 +245,19 @@ def shared_clock(ties: TiedMixture, c: int, kernel: LowRankKernel) -> EigenClock
     inverse = sl.solve_triangular(U, np.eye(len(U)))
     if not EPS * np.square(inverse * scale[:, None]).sum() < LOST_DIGITS:
         return None
-    B = congruence(U, ties.core)
-    bases, agrees = EigenBasis.of_many(B[None], is_skew=is_skew(B))
-    values, multiplicity, sides = (
-        bases.values[0],
-        bases.multiplicity[0],
-        EigenBasis(*(part[0] for part in bases)).to_sides,
-    )
-    mean = float(np.einsum("ij,ji->", A, ties._state.N[c]))  # E|T|
+    B, N = congruence(U, ties.core), ties._state.N[c]
+    skew = is_skew(B)
+    bases, agrees = EigenBasis.of_many(B[None], is_skew=skew, resolvents=(U @ N @ U.T)[None, None] if skew else None)
+    basis = EigenBasis(*(part[0] for part in bases))
+    values, multiplicity = basis.values, basis.multiplicity
+    mean = float(np.einsum("ij,ji->", A, N))  # E|T|
     if not (agrees[0] and abs(multiplicity @ (values / (1 + values)).real - mean) <= LOST_DIGITS * (1 + mean)):
         return None
     odds = ties.tilted_odds(0.0, [c])[0]
     p = odds / (1 + odds)
     to_unit = inverse if to_q is None else to_q @ inverse
     leverage = p * leverages(rows if to_q is None else ties.base._factor, to_unit)
-    left, right = to_sides = to_unit @ sides
+    left, right = to_sides = to_unit @ basis.to_sides
     source = Sides.of(rows, factors * np.sqrt(p), left, right, np.argsort(-leverage)[:KEPT_SIDES])
     eigen = EigenRows(values, multiplicity, to_sides, source, source.n_bytes)
     index = LeverageTable.prepare(kernel, leverage=np.minimum(leverage, 1.0))

@@ -50,12 +50,12 @@ LOG_S = (0.0, -0.35, -0.7, -1.05, -1.4, -2.1, -2.8, -4.0)
 """log s of the bounds."""
 MOST_REMOVED = 64
 """Most items that are given or wanted for which there are bounds."""
-N_NODES = 128
+N_NODES = 64
 """Points of the circle by which numbers of up to a quarter as many items are told apart; more for more items."""
 FOR_ROWS = 0.25
 """Part of the memory that is for rows of given items; the rest is for components and sizes."""
-FURTHER, N_AIMS = 4.0, 3
-"""Further items of given families that are expected before components are tilted to fewer items, each time a third."""
+FURTHER = 1.0
+"""If given families bring more than this part of the further items, components are tilted to a third of these."""
 MEASURED = 64
 """Values that are used before they are measured again."""
 PREPARED = 0.75
@@ -465,22 +465,9 @@ def _aim(store: Store, ids: IntArray, left: int, c: int, is_fine: bool) -> float
     patterns, aim = store.mixture.patterns, store.aim(left, is_fine)
     if patterns is None or not len(ids):
         return aim
-    touched, state_odds = patterns.touched_by(ids), store.mixture.odds[c]
-
-    def further(rung: float) -> float:
-        tilted = store.patterns(rung)
-        return GivenFamilies.of(tilted, touched).weighed(state_odds).mean(tilted.log_rest)
-
-    if further(0.0) <= FURTHER:
-        return aim
-    best, least = aim, np.inf
-    for one in (aim / 3**k for k in range(N_AIMS)):
-        excess = further(float(store.rungs(one, is_fine)[c])) + one - max(left, aim)
-        if abs(excess) < least:
-            best, least = one, abs(excess)
-        if excess <= 0:
-            break
-    return best
+    tilted = store.patterns(float(store.rungs(aim, is_fine)[c]))
+    given = GivenFamilies.of(tilted, patterns.touched_by(ids)).weighed(store.mixture.odds[c])
+    return aim / 3 if given.mean(tilted.log_rest) > FURTHER * left else aim
 
 
 def _log_posterior(store: Store, ids: IntArray) -> FloatArray:

@@ -23,7 +23,7 @@ from ndpp.laws.tied import MOST_ODDS, TiedMixture
 from ndpp.linalg.scaling import EPS
 from ndpp.samplers.exact.ladder import Cache, n_bytes_of
 
-UNSEEN = 0.1
+UNSEEN = 0.03
 """Largest part of the proposals that is left to components of which nobody knows whether they are better tilted."""
 FEW_ROWS = 4
 """Up to so many times the rank, rows that change are counted as few."""
@@ -34,8 +34,8 @@ class TiltedComponents:
 
     ``log_factors(which, items)`` are log s of some components and items, shape (components, items), or (components, 1) if they are the
     same for all items, and ``is_tilted`` tells which components have others than 0. Of the rows that sets touch, ``odds`` (C, rows) are
-    those under s_c, N, A and ``errors`` as in :mod:`ndpp.laws.tied`, ``log_change`` is log Z_c(s_c) / Z_c, and ``log_totals`` (M + 1, C),
-    for families, log Π (1 + s r) of their states. ``sides`` keeps what baskets share.
+    those under s_c, N, A (if it was computed) and ``errors`` as in :mod:`ndpp.laws.tied`, ``log_change`` is log Z_c(s_c) / Z_c, and
+    ``log_totals`` (M + 1, C), for families, log Π (1 + s r) of their states. ``sides`` keeps what baskets share.
     """
 
     def __init__(
@@ -45,14 +45,15 @@ class TiltedComponents:
         C, r, n_rows = len(mixture.weights), mixture.touched.base.rank, mixture.touched.base.n_items
         self.is_known, self.log_change, self.errors = np.zeros(C, bool), np.zeros(C), np.zeros(C)
         self.odds, self.N = np.empty((C, n_rows)), np.empty((C, r, r))
-        self.A = None if mixture.touched._state.A is None else np.empty((C, r, r))
+        self.A: dict[int, FloatArray] = {}
         self.log_totals = np.zeros((0 if mixture.patterns is None else len(mixture.patterns.states) + 1, C))
         self._token = object()  # in the keys of its sides
 
     @property
     def n_bytes(self) -> int:
         """Bytes of the components that are known; of the others, no memory is used."""
-        return int(n_bytes_of((self.odds, self.N, self.A, self.log_totals)) * self.is_known.mean())
+        known = n_bytes_of((self.odds, self.N, self.log_totals)) * self.is_known.mean()
+        return int(known) + len(self.A) * 8 * self.N[0].size
 
     def choose(self, ids: IntArray, log_plain: FloatArray, log_units: FloatArray) -> tuple[FloatArray, BoolArray]:
         """Return the logarithms of how often each component is proposed, and which components are tilted for it.
@@ -117,8 +118,8 @@ class TiltedComponents:
             state = TiedMixture(odds, ties.base, np.full(len(new), 1 / len(new)))._state
             found = state.N, state.log_z - ties.log_normalizers()[new], state.errors, state.A
         self.odds[new], self.N[new], self.errors[new] = odds, found[0], found[2]
-        if self.A is not None:
-            self.A[new] = found[3]
+        if found[3] is not None:
+            self.A.update(zip(new.tolist(), found[3]))
         self.log_change[new] = found[1] + beyond  # the same, if two threads do it
         self.is_known[new] = True
 
@@ -144,7 +145,7 @@ class TiltedComponents:
         """Return the rows of component c under θ_c."""
         self._know(np.array([c]))
         made = TiedMixture(self.odds[[c]], self.mixture.touched.base, np.ones(1))
-        A = None if self.A is None else self.A[[c]]
+        A = self.A[c][None] if c in self.A else None
         state = self.N[[c]], np.zeros(1), self.errors[[c]], A  # nobody asks for its normalizer
         vars(made)["_state"] = type(self.mixture.touched._state)(*state)
         return made

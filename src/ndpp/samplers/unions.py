@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from ndpp._compiled import soon
 from ndpp._stop import look
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp.errors import BudgetExceededError
@@ -69,7 +70,8 @@ class Alone:
 
     def draw(self, rng: np.random.Generator) -> IntArray:
         """Draw R, as rows in any order."""
-        hits = look_up(self.threshold, self.alias, rng.random((2, rng.poisson(self.rate))))
+        coins = rng.random((2, rng.poisson(self.rate)))
+        hits = soon(look_up, coins.size)(self.threshold, self.alias, coins)
         rows = self.rows[np.unique(hits)]
         if len(self.frequent) == 0:
             return rows

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ndpp._compiled import jitable, njit, write
+from ndpp._compiled import jitable, njit, soon, write
 from ndpp._types import ComplexArray, FloatArray, IntArray
 from ndpp.items import LeverageTable
 from ndpp.items.table import TableArrays, look_up, proposals_at_once
@@ -62,7 +62,7 @@ class EigenChain:
         request = Request(len(given) + wanted, wanted, TARGETS, Tolerances())
         left, right = row_basis(given)[0] @ eigen.to_sides
         circle = plan_anew(target.ladder.coords, given, wanted)
-        found = _first(eigen.values, request, *circle, left, right)
+        found = soon(_first, circle[1] * D * (1 + len(given)) ** 2)(eigen.values, request, *circle, left, right)
         return cls(target.index, eigen, request, left, right, Ring(*found[:8])) if found[8] else None
 
     @property
@@ -73,7 +73,8 @@ class EigenChain:
     def draw(self, rng: np.random.Generator) -> Done | Unfinished:
         """Draw items until all are there or a monitor fails."""
         index, eigen, request = self.index, self.eigen, self.request
-        rows, spent, proposals, recentred, trace_error, fraction = suited(eigen.source.rows, _run)(
+        steps = request.wanted * request.power * self.ring.F.size
+        rows, spent, proposals, recentred, trace_error, fraction = suited(eigen.source.rows, _run, steps)(
             rng, index.arrays, eigen.values, eigen.source, request, self.left, self.right, self.ring
         )
         if spent:

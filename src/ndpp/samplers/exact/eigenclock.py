@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
-from ndpp._compiled import njit, write
+from ndpp._compiled import njit, soon, write
 from ndpp._types import AnyArray, ComplexArray, FloatArray, IntArray
 from ndpp._validation import PROBABILITY_TOLERANCE
 from ndpp.errors import PrecisionError
@@ -66,18 +67,26 @@ class EigenClock:
     def suits(self, size_law: FloatArray) -> bool:
         """Return whether the mean number of items in addition to the given ones is that of its distribution."""
         mean = float(size_law @ np.arange(len(size_law)))
-        rate = _remaining(0.0, *self.eigen[:2], *self.eigen.sides(self.given), self.alone)[3]
+        own = *self.eigen[:2], *self.eigen.sides(self.given), self.alone
+        rate = soon(_remaining, len(self.eigen.values) * (1 + len(self.given)) ** 2)(0.0, *own)[3]
         return bool(abs(rate - mean) <= RATE_TOLERANCE * (1 + mean))
 
     def draw(self, rng: np.random.Generator) -> Done | Unfinished:
         """Draw the items of one sample in addition to the given ones, as rows in any order."""
         eigen, given = self.eigen, self.given
         own = given, *eigen.sides(given), self.alone
-        rows, proposals, failed, x, bound = suited(eigen.source.rows, _run)(
+        rows, proposals, failed, x, bound = suited(eigen.source.rows, _run, self._steps)(
             seed_words(rng), self.index.arrays, eigen.values, eigen.multiplicity, eigen.source, *own
         )
         rows = rows[len(given) :]
         return Unfinished(rows, proposals, moment=(x, bound)) if failed else Done(rows, proposals)
+
+    @cached_property
+    def _steps(self) -> float:
+        """About the steps of the loops of one sample: for each item, an elimination, and a few candidates for every eigenvalue."""
+        values, multiplicity, to_sides = self.eigen[:3]
+        items = 1 + len(self.given) + float(multiplicity @ (values / (1 + values)).real)
+        return items * (items**2 + len(values)) * float(to_sides.shape[2])
 
     def draw_all(self, rng: np.random.Generator) -> IntArray:
         """Draw the further items of one sample, as rows in any order, by whatever means."""

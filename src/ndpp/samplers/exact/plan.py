@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ndpp._compiled import njit
+from ndpp._compiled import njit, soon
 from ndpp._types import BoolArray, ComplexArray, FloatArray, IntArray
 from ndpp._validation import PROBABILITY_TOLERANCE
 from ndpp.linalg.coordinates import Coordinates
@@ -75,7 +75,7 @@ def plan_anew(coords: Coordinates, given: FloatArray, left: int) -> tuple[int, i
     # The rung on which about as many items are expected.
     rung = 2 * (round(math.log(tilt_for(coords, len(given) + left, given)) / RUNG_STEP) // 2)
     law = tilted_law(coords, math.exp(rung * RUNG_STEP), given).law
-    steps, count = plan_steps(law, left, LEAST, PLANNED)
+    steps, count = soon(plan_steps, 100 * law.size)(law, left, LEAST, PLANNED)
     return rung + steps, count or unbiased_count(coords.rank)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import overload
 
-from ndpp._compiled import Function, interpreted, jitable, njit
+from ndpp._compiled import Function, interpreted, jitable, njit, soon
 from ndpp._types import AnyArray, ComplexArray, FloatArray, IntArray
 from ndpp._validation import frozen
 from ndpp.laws.kernel import LowRankKernel
@@ -43,10 +43,10 @@ def rows_of(kernel: LowRankKernel) -> tuple[Rows, FloatArray, FloatArray | None]
     return (X, factors, coords.to_q) if isinstance(X, np.ndarray) else (kernel, factors, None)
 
 
-def suited(rows: Rows, loop: Function) -> Function:
-    """Return a loop that reads these rows: compiled if they are in memory or in files, else interpreted."""
+def suited(rows: Rows, loop: Function, steps: float = np.inf) -> Function:
+    """Return a loop of about so many steps that reads these rows: compiled if they are in memory or in files, else interpreted."""
     if isinstance(rows, np.ndarray):
-        return loop
+        return soon(loop, steps)
     found = _opened.get(rows) or InFiles.of(rows)
     if found is None:
         return interpreted(loop)
@@ -109,7 +109,7 @@ _opened: WeakKeyDictionary[LowRankKernel, InFiles] = WeakKeyDictionary()
 def take(which: IntArray, rows: Rows, factors: FloatArray, out: FloatArray) -> None:
     """Write the rows of these items, shape (m, w), each times its factor, or all times the only one."""
     if isinstance(rows, np.ndarray):
-        _copy(which, rows, factors, out)
+        np.multiply(factors[np.minimum(which, len(factors) - 1), None], rows[which], out=out)
     else:
         out[:] = rows.q_rows(which)
 

@@ -121,7 +121,10 @@ class Projection:
             chosen = interpreted(given_heads)(chance, heads, coins) if heads.size else np.flatnonzero(coins < chance)
             return Done(draw_among_all(rng, self.spectrum.vectors[chosen]), len(chosen))
         arrays = self.index.arrays
-        drawn = Drawn(*suited(self.rows, _draw)(seed_words(rng), *self.spectrum, self.rows, self.factors, arrays))
+        steps = (1 + self.spectrum.chance.sum()) * self.spectrum.vectors.size
+        drawn = Drawn(
+            *suited(self.rows, _draw, steps)(seed_words(rng), *self.spectrum, self.rows, self.factors, arrays)
+        )
         drawn.check(self.index)
         return Done(drawn.items, drawn.proposals)
 

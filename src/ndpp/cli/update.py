@@ -1,0 +1,147 @@
+"""``ndpp update``: a model after another night of orders, and the customers' file with it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ndpp import answers
+from ndpp._atomic import one_writer, replacing
+from ndpp._show import Table
+from ndpp.cli import options as o
+from ndpp.cli.files import OTHER_FORMATS, Source, check_output, item_ids, load_model, require
+from ndpp.cli.fit import say, stage
+from ndpp.cli.output import Report, emit
+from ndpp.laws.files import save
+from ndpp.laws.mixture import Mixture
+
+SHOWN = 3
+"""Items, and missions, that are named as the most changed."""
+CUSTOMERS = "The customers' file, which counts tonight's orders, too: either both files are replaced or none."
+VALIDATION = "Orders that judge the new model; default: a tenth of ORDERS, which is not learned from."
+KEEP = "Orders that the model has seen, if they are at hand: they take the place of samples of the model."
+SEEN = "How many orders the model has seen, if its file does not say."
+OLD = "What an order that the model has seen counts, beside one that is new."
+HALF = "After so many further orders an old one counts half as much; default: all count the same."
+LEAST = "A new item enters once so many orders have it."
+AFTER = "Items that none of so many updates in a row has sold leave."
+FORCE = "Write the model though it is worse, and learn from orders that were seen before or are unlike all others."
+
+
+def update(
+    model: o.Model,
+    orders: Annotated[
+        str, typer.Argument(metavar="ORDERS", help="A file of baskets; - is standard input.", show_default=False)
+    ],
+    output: Annotated[Path, o.file("The model file to write; it may be MODEL.", "--output", "-o", show_default=False)],
+    customers: Annotated[Path | None, o.file(CUSTOMERS)] = None,
+    customer: Annotated[
+        str, typer.Option(metavar="NAME", help="Column of the customer, for --customers.")
+    ] = "customer",
+    time: Annotated[str, typer.Option(metavar="NAME", help="Column of the time, for --customers.")] = "time",
+    validation: Annotated[str | None, o.file(VALIDATION)] = None,
+    keep: Annotated[str | None, o.file(KEEP)] = None,
+    seen: Annotated[float | None, o.number(SEEN)] = None,
+    old_weight: Annotated[float, o.number(OLD)] = 0.25,
+    half_life: Annotated[float | None, o.number(HALF)] = None,
+    least_orders: Annotated[int, o.number(LEAST, least=1)] = 3,
+    drop: Annotated[
+        list[str] | None, typer.Option(metavar="ITEMS", help="Items that leave, separated by commas; may be repeated.")
+    ] = None,
+    drop_after: Annotated[int | None, o.number(AFTER, least=1)] = None,
+    force: Annotated[bool, typer.Option("--force", help=FORCE)] = False,
+    max_epochs: Annotated[int, o.number("Passes over the orders.")] = 3,
+    learning_rate: Annotated[float, o.number("Learning rate of Adam.")] = 0.005,
+    seed: o.Seed = 0,
+    device: o.Device = "cpu",
+    json: o.Json = False,
+    *,
+    reading: o.Reading,
+) -> None:
+    """Continue the training of a model with new orders, in minutes; the old ones are not needed.
+
+    Exact samples of the model stand for the orders that it has seen. New items enter, items that nobody buys any more fade. Tonight's
+    orders must not contain those of an earlier update. If the new model is worse on validation orders, beyond noise, or the orders look
+    like those of another shop, nothing is written and the exit code is 1; --force writes anyway. An interrupted update leaves all files
+    as they were.
+
+    \b
+    Examples:
+      ndpp update shop.safetensors tonight.csv -o shop.safetensors
+      ndpp update shop.safetensors tonight.csv --basket order_id --item product -o shop2.safetensors
+      ndpp update shop.safetensors tonight.csv -o shop.safetensors --customers shop.customers
+    """
+    check_output(output, *OTHER_FORMATS, inputs=(orders, validation, keep))
+    check_output(customers, ".customers", *OTHER_FORMATS, inputs=(orders, validation, keep, model))
+    require(customers is None or orders != "-", "--customers reads the orders twice; save them to a file first")
+    with one_writer(output), contextlib.nullcontext() if customers is None else one_writer(customers):
+        law, source = load_model(model), Source(orders, reading)
+        with stage(f"reading {source.name}"):
+            tonight = source.read(as_labels=law.labels is not None, **({} if law.labels else {"n_items": law.n_items}))
+            judges, old = (
+                None if path is None else source.sibling(path).read(as_labels=law.labels is not None)
+                for path in (validation, keep)
+            )
+        with stage("loading torch"):
+            from ndpp.learning.updating import update as updated
+        leaving = [law.labels[i] if law.labels else int(i) for i in item_ids(law, drop, ids=False)]
+        found = updated(
+            model, tonight, validation=judges, keep=old, seen=seen, old_weight=old_weight, half_life=half_life,
+            least_orders=least_orders, drop=leaving, drop_after=drop_after, force=force, max_epochs=max_epochs,
+            learning_rate=learning_rate, device=device, random_state=seed, progress=True if sys.stderr.isatty() else say,
+        )  # fmt: skip
+        with stage(f"saving {os.fspath(output)}"), replacing(output) as made, _customers(customers) as beside:
+            save(found, made)
+            if customers is not None:
+                _count(customers, beside, found.law_, orders, reading, {"customer": customer, "time": time})
+    emit(_report(output, found), None, as_json=json)
+
+
+@contextlib.contextmanager
+def _customers(path: Path | None) -> Iterator[Path]:
+    """Yield where to write the customers' file. It is replaced just before the model: an update that runs again counts none twice."""
+    if path is None:
+        yield Path()
+        return
+    with replacing(path) as temporary:
+        yield temporary
+
+
+def _count(path: Path, target: Path, law: Any, orders: str, reading: o.Reading, columns: dict[str, str]) -> None:
+    """Write the customers' file after tonight's orders."""
+    from ndpp.customers import Customers
+
+    how = {name.replace("from_", "format"): value for name, value in vars(reading).items()}
+    Customers.load(path, law).update(orders, **columns, **how).save(target)
+
+
+def _report(output: Path, found: Any) -> Report:
+    """Return what the command prints."""
+    data = {name: value for name, value in vars(found).items() if name not in ("law_", "metadata", "shares_before")}
+    data = {"output": os.fspath(output), **data, "seen": found.metadata["memory"]["orders"]}
+    data["changed"] = [one._asdict() for one in found.changed]
+    notes = [
+        f"{name}: {', '.join(map(str, items[:SHOWN]))}{', …' if len(items) > SHOWN else ''}"
+        for name, items in {"New": found.entered, "Gone": found.left, "Too rare to enter": found.skipped}.items()
+        if items
+    ]
+    changes = ", ".join(f"{one.item} ({one.before:.2%} → {one.after:.2%})" for one in found.changed[:SHOWN])
+    notes.append(f"Items that changed most: {changes}")
+    if isinstance(found.law_, Mixture):
+        shares = [
+            (one.name, float(found.shares_before[list(one.components)].sum()), one.share)
+            for one in answers.missions(found.law_)
+        ]
+        shares.sort(key=lambda one: -abs(one[2] - one[1]))
+        data["missions"] = [dict(zip(("name", "before", "after"), one)) for one in shares]
+        told = ", ".join(f"{name} ({before:.1%} → {after:.1%})" for name, before, after in shares[:SHOWN])
+        notes.append(f"Missions that changed most: {told}")
+    header = ("model", "orders", "seen", "validation log-likelihood", "before", "standard error of the difference")
+    row = (data["output"], found.n_orders, round(data["seen"]), found.after, found.before, found.error)
+    return Report(data, Table(header, [row]), notes=notes)

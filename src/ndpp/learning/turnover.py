@@ -1,0 +1,132 @@
+"""Items that enter a law or leave it when it is updated, and orders over the items of a law."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ndpp._validation import check_count
+from ndpp.baskets import Baskets
+from ndpp.baskets.labels import many
+from ndpp.errors import DataWarning, InvalidInputError
+from ndpp.inference import continuation_scores_many
+from ndpp.laws.similar import similar_items
+
+LIKE, LIKE_ORDERS = 5, 200
+"""How many items a new one is like, and most orders that are asked which."""
+MOST_LIFT = 5.0
+"""Largest difference of the log-odds of an item in one order to its usual ones that counts."""
+MOST_POPULAR = 0.9
+"""Largest share of the orders that an item enters with."""
+
+
+def names_of(law: Any) -> Any:
+    """Return the names of the items as an array; their ids if they have none."""
+    return np.arange(law.n_items) if law.labels is None else np.array(law.labels, object)
+
+
+def over(baskets: Baskets, law: Any) -> Baskets:
+    """Return the baskets without items that the law does not have, over its items; without those that have no other."""
+    place = {name: i for i, name in enumerate(names_of(law).tolist())}
+    names = range(baskets.n_items) if baskets.labels is None else baskets.labels
+    new = np.array([place.get(name, -1) for name in names], np.int64)[baskets.indices]
+    owner = np.repeat(np.arange(len(baskets)), baskets.sizes)[new >= 0]
+    order = np.lexsort([new[new >= 0], owner])
+    first = np.searchsorted(owner, np.arange(len(baskets) + 1))
+    made = Baskets(first, new[new >= 0][order], law.n_items, law.labels, baskets.basket_ids)
+    return made[(made.sizes > 0) | (baskets.sizes == 0)]
+
+
+def possible(law: Any, baskets: Baskets) -> Baskets:
+    """Return the baskets that the law can have: a kernel has none that are larger than its rank."""
+    kept = baskets.select(max_size=law.max_size)
+    if len(kept) < len(baskets):
+        warnings.warn(
+            f"left out {many(len(baskets) - len(kept), 'order')} of more than {law.max_size} items",
+            DataWarning,
+            stacklevel=4,
+        )
+    if not len(kept):
+        raise InvalidInputError(f"all orders have more than {law.max_size} items, the most that the model can have")
+    return kept
+
+
+def items_entered(
+    law: Any, orders: Baskets, least_orders: int, like: Mapping[str, Any] | None
+) -> tuple[Any, Baskets, tuple[str, ...]]:
+    """Return the law with the new items that enough orders have, the orders over its items, and the new items that are too rare."""
+    counts = np.bincount(orders.indices, minlength=orders.n_items)
+    new = np.arange(law.n_items, orders.n_items)
+    own = [i for i in new if counts[i] >= check_count(least_orders, "least_orders", least=1)]
+    skipped = tuple(orders.labels[i] for i in new if i not in own) if orders.labels else ()
+    if skipped:
+        warnings.warn(
+            f"left {many(len(skipped), 'new item')} out, such as {skipped[0]!r}, of which there are fewer than {least_orders} orders",
+            DataWarning, stacklevel=3,
+        )  # fmt: skip
+    if own:
+        assert orders.labels is not None
+        given = like or {}
+        found = {orders.labels[i]: given.get(orders.labels[i]) or _alike(law, orders, i) for i in own}
+        law = law.add_items(
+            found, popularity={orders.labels[i]: min(MOST_POPULAR, counts[i] / len(orders)) for i in own}
+        )
+    return law, possible(law, over(orders, law)), skipped
+
+
+def _alike(law: Any, orders: Baskets, item: int) -> dict[str, float]:
+    """Return the items that the law expects in the place of a new one, beyond their popularity, with weights."""
+    beside = over(orders[np.array([item in order for order in orders])][:LIKE_ORDERS], law)
+    if (
+        not len(beside) and orders.labels is not None
+    ):  # it comes alone, or with other new ones: like those of similar names
+        return similar_items(law, [orders.labels[item]], n=LIKE)[orders.labels[item]]
+    usual = np.log(law.inclusion_probabilities().clip(1e-300))
+    lifts = (np.log(continuation_scores_many(law, beside).clip(1e-300)) - usual).clip(-MOST_LIFT, MOST_LIFT)
+    lifts[np.repeat(np.arange(len(beside)), beside.sizes), beside.indices] = 0.0  # what is there says nothing
+    lift = lifts.mean(axis=0)
+    best = np.argsort(-lift, kind="stable")[:LIKE]
+    return {law.labels[i]: float(np.exp(lift[i] - lift[best[0]])) for i in best.tolist()}
+
+
+def items_left(
+    law: Any, orders: Baskets, before: Mapping[str, int], drop: Iterable[str | int], drop_after: int | None
+) -> tuple[Any, Baskets, dict[str, int]]:
+    """Return the law and the orders without items that leave, and in how many updates each of the others was not sold."""
+    sold = np.bincount(orders.indices, minlength=law.n_items) > 0
+    unsold = {str(name): before.get(str(name), 0) + 1 for name in names_of(law)[~sold]}
+    gone = list(drop)
+    if drop_after is not None:
+        gone += [
+            name
+            for name in names_of(law).tolist()
+            if unsold.get(str(name), 0) >= check_count(drop_after, "drop_after", least=1)
+        ]
+    if not gone:
+        return law, orders, unsold
+    rest = law.remove(gone)
+    return rest, over(orders, rest), {name: n for name, n in unsold.items() if name in set(map(str, names_of(rest)))}
+
+
+def young_levels(
+    law: Any, orders: Baskets, young: Mapping[str, float], entered: Sequence[str]
+) -> tuple[Any, dict[str, float]]:
+    """Return the law with items of which it has seen few orders at their mean popularity since they entered, and how many there were.
+
+    Pseudo-orders would hold them where they were on their first night.
+    """
+    place, share = (
+        {name: i for i, name in enumerate(law.labels or ())},
+        np.bincount(orders.indices, minlength=law.n_items),
+    )
+    chances, factors, n = law.inclusion_probabilities() if young else None, {}, len(orders)
+    for name, weight in young.items():
+        if chances is not None and name in place:
+            p = chances[place[name]]
+            mean = np.clip((weight * p + share[place[name]]) / (weight + n), 1e-9, 1 - 1e-9)
+            factors[name] = mean * (1 - p) / (p * (1 - mean))
+    seen = {name: weight + n for name, weight in {**young, **dict.fromkeys(entered, 0.0)}.items() if name in place}
+    return (law.tilt(factors) if factors else law), seen

@@ -1,0 +1,157 @@
+"""A warm start: what a training objective begins with, recovered from a law that was learned before.
+
+Of a mixture with shared ties only the products are known, but they are enough: log-odds b_i + a_c + u_i·z_c that are centred over the items
+and over the components have the rank of u·z, and their singular values give u and z back. Any skew W is a pair of columns of X for each
+of its singular values. A kernel is X and W = Diag(I, A) as they are, whatever the scales of the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from ndpp._types import FloatArray
+from ndpp.baskets import Baskets
+from ndpp.errors import InvalidInputError
+from ndpp.laws.families import FamilyMixture
+from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.law import Law
+from ndpp.laws.patterns import Patterns
+from ndpp.laws.tied import TiedMixture
+from ndpp.learning.families import FamilyData
+from ndpp.learning.kernel_objective import KernelObjective
+from ndpp.learning.mixture_objective import MixtureObjective
+from ndpp.learning.models import FreeSkew, KernelForm, NoSkew, OrthogonalPairs, Parameters, PopularityStart
+from ndpp.learning.tied import Components, skew_pairs
+from ndpp.learning.trainer import Objective
+from ndpp.linalg.skew import symmetric_part, youla
+from ndpp.rows import Rows
+
+TINY = 1e-9
+"""Singular values, relative to the largest, that are rounding."""
+MOST_PENALTY = 1e4
+"""Largest penalty on u, or X, however small they are."""
+NOT_FITTED = "Update a model as `ndpp fit` writes it, or fit it again."
+
+
+def warm_objective(
+    law: Law,
+    training: Baskets,
+    held_out: Baskets,
+    *,
+    device: str,
+    dtype: Any,
+    seed: int,
+    is_update: bool = True,
+) -> Objective[Any]:
+    """Return the objective of the law's own kind that begins with the law; raise if it is of a kind that is not trained.
+
+    Penalties on u and X are those for which entries as large as the law's are to be expected; of an update they are on what changes.
+    """
+    data = training, held_out
+    if isinstance(law, (TiedMixture, FamilyMixture)):
+        tied = law.patterns if isinstance(law, FamilyMixture) else None
+        odds, X = np.asarray(law.odds, np.float64), _read(law.base)
+        if tied is not None:
+            tied, odds, X = single_first(tied, odds, X)
+            odds = odds * np.expm1(tied.log_totals)
+        if law.base.n_rows < law.base.n_items or not odds.all():
+            raise InvalidInputError(f"some items of the model can never occur. {NOT_FITTED}")
+        values = components(np.log(odds), X, law.base.W, law.weights)
+        start = Components(*(torch.tensor(one, device=device, dtype=dtype).contiguous() for one in values))
+        penalties = [
+            float(1 / (2 * one.square().mean()).clamp(min=MOST_PENALTY**-1)) for one in (start.factors, start.X)
+        ]
+        return MixtureObjective(tied, penalties, start, *(FamilyData.of(tied, part) for part in data), None, is_update)
+    if not isinstance(law, LowRankKernel) or law.background is not None:
+        raise InvalidInputError(f"{law!r} is of a kind that no training leads to. {NOT_FITTED}")
+    begin, form = LawStart.of(law)
+    none = (0.0,) * 4  # penalties and noise: the law has been through them
+    return KernelObjective(form, begin, *none, device, dtype, law.X.shape[1], *data, seed)
+
+
+def components(log_odds: FloatArray, X: FloatArray, W: FloatArray, weights: FloatArray) -> tuple[FloatArray, ...]:
+    """Return b, u, X, z, a and log π of a mixture with these log-odds (C, n), with the least number of factors."""
+    bias = log_odds.mean(axis=0)
+    levels = (log_odds - bias).mean(axis=1)
+    left, values, right = np.linalg.svd(log_odds - bias - levels[:, None], full_matrices=False)
+    r, root = max(1, int(np.sum(values > TINY * np.abs(log_odds).max()))), np.sqrt(len(log_odds))
+    if not np.array_equal(W, skew_pairs(len(W), torch.device("cpu")).numpy()):
+        if np.abs(symmetric_part(W)).max() > TINY * np.abs(W).max():
+            raise InvalidInputError(f"the ties of the model are not skew. {NOT_FITTED}")
+        sigma, Y, Z = youla(W)
+        X = np.hstack([X @ (Y * np.sqrt(sigma)), X @ (Z * np.sqrt(sigma))])
+    with np.errstate(divide="ignore"):
+        shares = np.log(weights).clip(min=-50.0)
+    return bias, right[:r].T * values[:r] / root, X, root * left[:, :r], levels, shares
+
+
+def single_first(patterns: Patterns, odds: FloatArray, X: FloatArray) -> tuple[Patterns, FloatArray, FloatArray]:
+    """Return the same families in the order that training needs, with the odds of their states and their rows of X.
+
+    Families of one item come first, in one state; all others have as many states as the one with most: copies of its first state that
+    share its odds. Families that have lost all items leave.
+    """
+    members, n_states = patterns.members, np.bincount(patterns.states, minlength=patterns.n_families)
+    order = sorted((g for g, items in enumerate(members) if len(items)), key=lambda g: len(members[g]) > 1)
+    K = max((int(n_states[g]) for g in order if len(members[g]) > 1), default=1)
+    families, item_odds, states = np.empty(len(patterns.families), np.int64), np.zeros((len(patterns.families), K)), []
+    columns: list[FloatArray] = []
+    for place, g in enumerate(order):
+        items, slots = members[g], patterns.slots[g, : n_states[g]]
+        families[items] = place
+        if len(items) == 1:
+            columns.append(odds[:, slots] @ patterns.odds[items[0], : len(slots)])
+            item_odds[items, 0] = 1.0
+        else:
+            which = np.r_[: len(slots), np.zeros(K - len(slots), int)]
+            columns.extend((odds[:, slots[which]] / np.bincount(which)[which]).T)
+            item_odds[items] = patterns.odds[items][:, which]
+        states += [place] * (1 if len(items) == 1 else K)
+    made = Patterns(families, np.array(states, np.int64), item_odds, len(order))
+    return made, np.stack(columns, axis=1), X[order]
+
+
+@dataclass(frozen=True)
+class LawStart(PopularityStart):
+    """The X and W = Diag(I, A) of a kernel, in rows of the scales of :class:`PopularityStart`."""
+
+    X: FloatArray | None = None
+    skew: FloatArray | None = None
+
+    @classmethod
+    def of(cls, kernel: LowRankKernel) -> tuple[LawStart, KernelForm]:
+        """Return the start, and the form of the kernel: that of ONDPP if its skew columns are orthonormal and its A is pairs."""
+        W, X = np.asarray(kernel.W, np.float64), _read(kernel)
+        h = next((i for i in range(len(W)) if W[i, i] != 1.0), len(W))
+        A = W[h:, h:]
+        plain = np.zeros_like(W)
+        plain[:h, :h], plain[h:, h:] = np.eye(h), (A - A.T) / 2
+        if kernel.n_rows < kernel.n_items or np.abs(W - plain).max() > TINY or not h:
+            raise InvalidInputError(f"the kernel is not X Diag(I, A) Xᵀ with a skew A over all items. {NOT_FITTED}")
+        if not len(A):
+            return cls(X=X, skew=np.zeros((0, 0))), NoSkew()
+        share, pairs = len(A) / len(W), A.diagonal(1)[::2]
+        if (
+            (pairs > 0).all()
+            and np.count_nonzero(A) == 2 * len(pairs)
+            and np.allclose(X[:, h:].T @ X[:, h:], np.eye(len(A)))
+        ):
+            return cls(X=X, skew=np.log(pairs)), OrthogonalPairs(share)
+        return cls(X=X, skew=A / 2), FreeSkew(share)
+
+    def parameters(
+        self, rng: np.random.Generator, form: KernelForm, scale: FloatArray, rank: int, mean_size: float
+    ) -> Parameters:
+        """Return those of the kernel."""
+        assert self.X is not None
+        assert self.skew is not None
+        return Parameters(torch.from_numpy(self.X / scale[:, None]), torch.from_numpy(self.skew))
+
+
+def _read(kernel: LowRankKernel) -> FloatArray:
+    """Return X in memory."""
+    return np.asarray(kernel.X.read() if isinstance(kernel.X, Rows) else kernel.X, np.float64)

@@ -1,0 +1,78 @@
+"""``ndpp items``: new, renamed and withdrawn products, through the command."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ndpp
+
+
+@pytest.fixture
+def shop(tmp_path, mixture):
+    ndpp.save(ndpp.load(mixture), tmp_path / "shop", metadata={"made": "yesterday"})
+    return tmp_path
+
+
+def change(call, shop, **files):
+    """Run the command with these files, and return what it did and the path that it should write."""
+    words = []
+    for option, text in files.items():
+        (shop / f"{option}.csv").write_text(text)
+        words += [f"--{option}", shop / f"{option}.csv"]
+    output = shop / "new.safetensors"
+    output.unlink(missing_ok=True)
+    return call("items", shop / "shop", *words, "-o", output, "--json"), output
+
+
+def test_a_shop_changes(call, shop):
+    old = ndpp.load(shop / "shop")
+    first, second, third = old.labels[:3]
+    add = f"item,like,weight,popularity\nnew one,{first},3,0.02\nnew one,{second},1,\n{third} XL,,,0.03\n"
+    done, output = change(call, shop, add=add, remove=f"item\n{first}\n", rename=f"old,new\n{third},other {third}\n")
+    assert done.code == 0, done.err
+    law = ndpp.load(output)
+    assert law.labels == (second, f"other {third}", *old.labels[3:], "new one", f"{third} XL")
+    assert law.inclusion_probabilities()[-2:] == pytest.approx([0.02, 0.03], rel=1e-6)
+    assert ndpp.load_metadata(output) == {"made": "yesterday"}
+    assert done.json["items"] == law.n_items == old.n_items + 1
+    assert [one["item"] for one in done.json["added"]] == ["new one", f"{third} XL"]
+    sets, left = [[0], [0, 1]], old.remove([first])
+    wanted = left.log_probs(sets) - left.log_prob([1])
+    np.testing.assert_allclose(law.log_probs(sets) - law.log_prob([1]), wanted, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ({"add": "item,like\nnew,nobody\n"}, "unknown label 'nobody'"),
+        ({"add": "name\nnew\n"}, "has no column 'item'"),
+        ({"add": "item,like\n,bread\n"}, "line 2: expected an item"),
+        ({"add": "item\n"}, "names no item to add"),
+        ({"add": "item,popularity\nrye bread,10 %\n"}, "line 2: popularity should be a number; got '10 %'"),
+        ({"add": "item,popularity\nrye bread,1.5\n"}, "popularity must be shares of baskets, above 0 and below 1"),
+        ({"add": "item,popularity\nrye bread,0.1\nrye bread,0.2\n"}, "line 3: 'rye bread' has another popularity"),
+        ({"add": "item,like\nnew,bread\nnew,bread\n"}, "line 3: 'new' is like 'bread' already"),
+        ({"add": "item\nxyzzy\n"}, "no item is like 'xyzzy'"),
+        ({"remove": "item\nnobody\n"}, "Leave such items out with --unknown skip"),
+        ({"rename": "old,new\nnobody,x\n"}, "unknown label 'nobody'"),
+        ({"rename": "old,new\nbread,\n"}, "line 2: expected an old and a new name"),
+        ({"rename": "old\nbread\n"}, "has no column 'new'"),
+    ],
+)
+def test_what_is_wrong_is_told_and_nothing_written(call, shop, files, told):
+    done, output = change(call, shop, **files)
+    assert done.code == 1
+    assert told in done.err
+    assert not output.exists()
+
+
+def test_usage(call, shop):
+    refused = call("items", shop / "shop", "-o", shop / "x")
+    assert refused.code == 2
+    assert "none is given" in " ".join(refused.err.replace("│", " ").split())
+    assert call("items", shop / "shop", "--remove", "x").code == 2
+    (shop / "gone").write_text("nobody\n")
+    done = call("items", shop / "shop", "--remove", shop / "gone", "-o", shop / "x", "--unknown", "skip")
+    assert done.code == 0
+    assert "skipped 1 unknown item" in done.err
