@@ -275,7 +275,7 @@ def test_a_batch_of_completions_is_reproducible(api):
     assert found == lines(api.post("/api/batch", json=ask))
     assert found[0]["baskets"] != found[2]["baskets"]
     one = api.post("/api/complete", json={"basket": ["tea"], "size": 4, "n": 2, "seed": found[1]["seed"]}).json()
-    assert one == {"seed": found[1]["seed"], "baskets": found[1]["baskets"], "skipped": []}
+    assert one == {"seed": found[1]["seed"], "baskets": found[1]["baskets"], "skipped": [], "customer": None}
 
 
 def test_thousands_of_baskets_are_streamed(api):
