@@ -171,8 +171,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         if context_of(training) and self.ended_ != "interrupted":
             run.clock.reserve = 0.0
             with run.stage(f"context: {', '.join(context_of(training))}", 1.0):
-                self._learn_context(training, held_out)
-            gain: Gain
+                self.context_ = self._learn_context(training, held_out)
             for gain in self.context_:
                 run.say(f"context {gain}")
         self.n_baskets_, self.n_dropped_ = len(baskets), len(baskets) - len(possible)
@@ -189,8 +188,9 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
             advice="Fit with {model:'mixture'}",
         )  # fmt: skip
 
-    def _learn_context(self, training: Baskets, held_out: Baskets) -> None:
-        """Learn how the distribution depends on the context of the baskets."""
+    def _learn_context(self, training: Baskets, held_out: Baskets) -> Sequence[Gain]:
+        """Learn how the distribution depends on the context of the baskets; return what each column gained."""
+        return ()
 
     def _tell(
         self, trial: tuple[Objective[P], Forecast], settings: TrainingSettings, run: Run, done: int, n: int

@@ -15,6 +15,7 @@ from ndpp._types import FloatArray, IntArray
 from ndpp._validation import by_name, check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
+from ndpp.laws.gate import Gain
 from ndpp.laws.patterns import Patterns
 from ndpp.laws.tied import TiedMixture
 from ndpp.learning.base import BasketModel, estimator, number
@@ -268,10 +269,11 @@ class MixtureNDPP(BasketModel[Shape, Components]):
             )
         check_context(baskets, held_out)
 
-    def _learn_context(self, training: Baskets, held_out: Baskets) -> None:
-        gate, self.context_ = learn_context(self.law_, training, held_out)
+    def _learn_context(self, training: Baskets, held_out: Baskets) -> Sequence[Gain]:
+        gate, gains = learn_context(self.law_, training, held_out)
         if gate is not None:
             self.law_ = self.law_.with_context(gate.levels, gate.shifts)
+        return gains
 
     def _keep(self, trained: Trainer[Components]) -> None:
         super()._keep(trained)
