@@ -17,6 +17,8 @@ from ndpp.laws.catalogue import Catalogue
 
 NEAR, MOST_STEPS, LONGEST = 1e-11, 60, 4.0
 """Log-odds of shares agree up to ``NEAR`` after at most so many of Newton's steps, none of which changes a log-factor by more."""
+SLOW = 0.2
+"""If a step leaves more than this part of the differences, the correlations of the items are computed again."""
 CARRIED = ("gate", "features")
 """What stays as it is if items come and go: it belongs to the components."""
 
@@ -203,13 +205,13 @@ class Changes:
         """Return the distribution with tilted odds of some items, so that P(a ∈ S) of these are as wanted.
 
         The factors are the minimum of a convex function, as log Σ_S P(S) Π s_a is one of log s. What Newton's method solves are the
-        log-odds of the shares: it takes one step for a single item, and few for items that hardly depend on each other.
+        log-odds of the shares: it takes one step for a single item, and few for items that hardly depend on each other. Correlations, which
+        take most of the time, are those of an earlier step as long as they serve.
         """
         log_factors, step, last = np.zeros(len(ids)), np.zeros(len(ids)), np.inf
         for _ in range(MOST_STEPS):
             law, at = self._tilted_near(ids, np.exp(log_factors))
-            both = law.pair_probabilities(at)
-            shares = both.diagonal()
+            shares = law.inclusion_probabilities()[at].clip(max=1 - 2.0**-53)
             if not shares.all():
                 label = self.labels[ids[int(np.argmin(shares))]]
                 problem = f"{label!r} would never occur: no component has all of the items that it is like"
@@ -222,8 +224,11 @@ class Changes:
                 step = step / 2
                 log_factors = log_factors - step
                 continue
-            last = gap
-            step = np.linalg.lstsq(both - np.outer(shares, shares), shares * (1 - shares) * gaps, rcond=None)[0]
+            scale = np.sqrt(shares * (1 - shares))
+            if gap > SLOW * last or last == np.inf:
+                covariances = law.pair_probabilities(at) - np.outer(shares, shares)
+                inverse = np.linalg.pinv(covariances / np.outer(scale, scale), hermitian=True)
+            last, step = gap, inverse @ (scale * gaps) / scale
             step *= min(1.0, LONGEST / np.abs(step).max())
             log_factors = log_factors + step
         raise InvalidInputError(
