@@ -53,7 +53,7 @@ class TiltedComponents:
     def n_bytes(self) -> int:
         """Bytes of the components that are known; of the others, no memory is used."""
         known = n_bytes_of((self.odds, self.N, self.log_totals)) * self.is_known.mean()
-        return int(known) + len(self.A) * 8 * self.N[0].size
+        return int(known) + n_bytes_of(tuple(self.A.values()))
 
     def choose(self, ids: IntArray, log_plain: FloatArray, log_units: FloatArray) -> tuple[FloatArray, BoolArray]:
         """Return the logarithms of how often each component is proposed, and which components are tilted for it.
