@@ -65,7 +65,8 @@ def warm_objective(
         penalties = [
             float(1 / (2 * one.square().mean()).clamp(min=MOST_PENALTY**-1)) for one in (start.factors, start.X)
         ]
-        return MixtureObjective(tied, penalties, start, *(FamilyData.of(tied, part) for part in data), None, is_update)
+        learned, judged = (FamilyData.of(tied, part) for part in data)
+        return MixtureObjective(tied, penalties, start, learned, judged, is_update=is_update)
     if not isinstance(law, LowRankKernel) or law.background is not None:
         raise InvalidInputError(f"{law!r} is of a kind that no training leads to. {NOT_FITTED}")
     begin, form = LawStart.of(law)
