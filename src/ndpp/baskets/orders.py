@@ -137,7 +137,7 @@ class Orders:
         unknown : {"error", "skip", "new"}
             What to do about items that are not in the catalogue; "new" appends them to it.
         as_labels, missing, format, encoding
-            As in :meth:`Baskets.read`.
+            As in :meth:`ndpp.Baskets.read`.
         time_format : str, optional
             How times are written, such as "%d/%m/%Y %H:%M", if not as above.
         """

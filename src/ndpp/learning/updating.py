@@ -168,11 +168,11 @@ def update(
     Parameters
     ----------
     model : path, Law, fitted estimator or Updated
-        A mixture or a kernel as :func:`ndpp.fit` learns it.
-    orders : as for :func:`ndpp.fit`
+        A mixture or a kernel as ``ndpp.fit`` learns it.
+    orders : as for ``ndpp.fit``
         Those since the last update or fit. A tenth of them judges the new law.
     basket, item, format, missing, encoding
-        As in :func:`ndpp.fit`.
+        As in ``ndpp.fit``.
     validation : like orders, optional
         Orders that judge the new law instead.
     keep : like orders, optional
