@@ -21,6 +21,7 @@ CASES = [
     errors.ImpossibleLimitError("no set keeps them", limits=("exactly 1 of 4 items",)),
     errors.ZeroProbabilityError("never"),
     errors.NoConditionalKernelError("no kernel"),
+    errors.RefusedUpdateError("worse than before", advice="Look again.", updated="a model"),
     errors.ModelFileError("torn"),
     errors.RowsUnavailableError("gone"),
     errors.DataNotFoundError("not there"),

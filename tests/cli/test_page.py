@@ -88,7 +88,7 @@ def test_the_commands_of_a_night_run(call, published, tmp_path, monkeypatch):
     shelf_kernel().sample(200, rng=1).write("tonight.parquet", basket="order_id", item="product")
     drawn[:20].relabel({"jam": "oat drink"}).write("today.parquet", basket="order_id", item="product")
     page = (ROOT / "docs" / "production.md").read_text(encoding="utf-8")
-    (new,) = re.findall("^```csv\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (new,) = re.findall("^```text\n(item,like.*?)^```$", page, re.MULTILINE | re.DOTALL)
     for name, text in {"new.csv": new, "gone.txt": "jam\n", "names.csv": "old,new\ntea,green tea\n"}.items():
         (tmp_path / name).write_text(text)
     told = ""

@@ -215,7 +215,7 @@ def test_a_limit_of_time_leaves_a_model(call, models, tmp_path, model):
 
 # -- options are those of Python ---------------------------------------------------------------------------------------------
 
-ELSEWHERE = {"rank", "n_missions", "random_state", "device", "checkpoint", "progress"}
+ELSEWHERE = {"rank", "n_missions", "random_state", "device", "checkpoint", "progress", "item_features"}
 
 
 def test_every_parameter_has_an_option():

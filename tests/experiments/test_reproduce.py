@@ -51,7 +51,8 @@ def test_every_experiment_leaves_its_files(folder, name):
     assert record["seed"] == 0
     assert record["machine"]["versions"]["numpy"]
     assert record["findings"]
-    assert record["figures"]
+    assert record["tables"]
+    assert record["figures"] or name == "prices"  # four numbers need none
     for file in record["tables"]:
         assert len(table(folder, file)) >= 2
     for file in record["figures"]:

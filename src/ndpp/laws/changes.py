@@ -169,7 +169,7 @@ class Changes:
         >>> import ndpp
         >>> kernel = ndpp.LowRankKernel([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]], labels=["tea", "milk", "jam"])
         >>> kernel.tilt_to({"tea": 0.2, "jam": 0.5}).inclusion_probabilities().round(4)
-        array([0.2   , 0.2667, 0.5   ])
+        array([0.2   , 0.5205, 0.5   ])
         """
         ids = check_items(list(shares), self, "shares")
         if not len(ids):
