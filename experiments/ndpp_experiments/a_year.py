@@ -127,7 +127,9 @@ def year(
             seconds[ANEW] = time.perf_counter() - began
         for kind in (UPDATED, WARM) if k > FIRST else ():
             began, old = time.perf_counter(), Baskets.concat(months[: k - 1]) if kind == WARM else None
-            models[kind] = ndpp.update(models[kind], months[k - 1], device=device, random_state=seed, force=True, keep=old)
+            models[kind] = ndpp.update(
+                models[kind], months[k - 1], device=device, random_state=seed, force=True, keep=old
+            )
             seconds[kind] = time.perf_counter() - began
         if k == FIRST:
             models = dict.fromkeys((NEVER, UPDATED, WARM), judged[ANEW])
