@@ -45,6 +45,17 @@ def fitted(shop, tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
+def test_unknown_items_are_named_and_may_be_left_out(fitted, call):
+    with open("orders.csv", "a") as orders:
+        orders.write("999,c1,2026-06-01,oat drink\n")
+    words = ("customers", "fit", "shop.safetensors", "orders.csv", *COLUMNS, "-o", "new.customers")
+    done = call(*words)
+    assert done.code != 0
+    assert "orders.csv: unknown label 'oat drink'" in done.err
+    assert "--unknown skip" in done.err
+    assert call(*words, "--unknown", "skip").code == 0
+
+
 def test_from_orders_to_recommendations(fitted, call):
     law = shelf_kernel()
     read = ndpp.Customers.fit(law, "orders.csv", basket="order", customer="household", time="date")

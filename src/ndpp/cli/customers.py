@@ -14,9 +14,10 @@ from ndpp._atomic import one_writer, replacing
 from ndpp._show import Table
 from ndpp.baskets.orders import Orders
 from ndpp.cli import options as o
-from ndpp.cli.files import OTHER_FORMATS, Law, Source, check_output, load_model, require
+from ndpp.cli.files import LEAVE_OUT, OTHER_FORMATS, Law, Source, check_output, load_model, require
 from ndpp.cli.output import Report, emit, working
 from ndpp.customers import Customers
+from ndpp.errors import InvalidInputError, UnknownLabelError
 
 ORDERS = (
     "Order lines: CSV or Parquet with columns of the basket, the item, the customer and the time; - is standard input."
@@ -77,8 +78,11 @@ def read_orders(law: Law, path: str, columns: Columns, *, ids: bool = False) -> 
     how = {name: value for name, value in vars(columns).items() if name != "from_"}
     by_id = ids or law.labels is None
     catalogue: dict[str, Any] = {"n_items": law.n_items, "as_labels": False} if by_id else {"labels": law.labels}
-    with working("reading the orders"):
-        found = Orders.read(Source(path).target, format=columns.from_, **catalogue, **how)
+    try:
+        with working("reading the orders"):
+            found = Orders.read(Source(path).target, format=columns.from_, **catalogue, **how)
+    except UnknownLabelError as unknown:
+        raise InvalidInputError(f"{path}: {unknown}", advice=LEAVE_OUT) from None
     return replace(found, baskets=replace(found.baskets, labels=law.labels)) if by_id else found
 
 
