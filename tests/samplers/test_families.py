@@ -195,7 +195,7 @@ def test_given_families_that_bring_many_items_take_few_proposals(monkeypatch: py
     weights = np.exp([law.log_prob(items) for items in sets])
     draws = law.sampler(size=3, given=[0]).sample(1500, rng=1)
     goodness.assert_law(draws.baskets, dict(zip(sets, weights / weights.sum())))
-    monkeypatch.setattr(shared, "FURTHER", np.inf)
+    monkeypatch.setattr(shared, "FURTHER", ())
     law._drawers = None
     before = law.sampler(size=3, given=[0]).sample(10, rng=1)
-    assert before.info["proposals"].mean() > 8 * draws.info["proposals"].mean()
+    assert before.info["proposals"].mean() > 10 * draws.info["proposals"].mean()

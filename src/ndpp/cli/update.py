@@ -19,7 +19,6 @@ from ndpp.cli.files import OTHER_FORMATS, Source, check_output, item_ids, load_m
 from ndpp.cli.fit import say, stage
 from ndpp.cli.output import Report, emit
 from ndpp.laws.files import save
-from ndpp.laws.mixture import Mixture
 
 SHOWN = 3
 """Items, and missions, that are named as the most changed."""
@@ -133,7 +132,7 @@ def _report(output: Path, found: Any) -> Report:
     ]
     changes = ", ".join(f"{one.item} ({one.before:.2%} → {one.after:.2%})" for one in found.changed[:SHOWN])
     notes.append(f"Items that changed most: {changes}")
-    if isinstance(found.law_, Mixture):
+    if len(found.law_.weights) > 1:
         shares = [
             (one.name, float(found.shares_before[list(one.components)].sum()), one.share)
             for one in answers.missions(found.law_)

@@ -30,7 +30,6 @@ from ndpp.baskets import Baskets
 from ndpp.baskets.labels import many
 from ndpp.errors import InvalidInputError, RefusedUpdateError
 from ndpp.laws.files import load, load_metadata
-from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
 from ndpp.learning.base import number, set_aside
 from ndpp.learning.batches import WeightedBaskets
@@ -323,7 +322,7 @@ def _trained(
     data = WeightedBaskets.of(
         both, np.repeat([weight / len(drawn) if old is None else 1.0, 1.0], [len(drawn), len(orders)])
     )
-    single = torch.float32 if device != "cpu" or not isinstance(law, LowRankKernel) else torch.float64
+    single = torch.float32 if device != "cpu" or len(law.weights) > 1 else torch.float64
     how: dict[str, Any] = {"device": device, "dtype": single, "seed": seed, "is_update": old is None}
     goal = warm_objective(law, data, held_out, **how)
     goal.pull = pull_of(warm_objective(law, data, held_out, **how), len(drawn) if old is None else 0)

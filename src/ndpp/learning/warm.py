@@ -16,11 +16,10 @@ import torch
 from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
-from ndpp.laws.families import FamilyMixture
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
 from ndpp.laws.patterns import Patterns
-from ndpp.laws.tied import TiedMixture
+from ndpp.laws.shared import SharedTies
 from ndpp.learning.families import FamilyData
 from ndpp.learning.kernel_objective import KernelObjective
 from ndpp.learning.mixture_objective import MixtureObjective
@@ -52,8 +51,8 @@ def warm_objective(
     Penalties on u and X are those for which entries as large as the law's are to be expected; of an update they are on what changes.
     """
     data = training, held_out
-    if isinstance(law, (TiedMixture, FamilyMixture)):
-        tied = law.patterns if isinstance(law, FamilyMixture) else None
+    if isinstance(law, SharedTies):  # each kind of objective begins with its own parameters
+        tied = law.patterns
         odds, X = np.asarray(law.odds, np.float64), _read(law.base)
         if tied is not None:
             tied, odds, X = single_first(tied, odds, X)

@@ -54,8 +54,8 @@ N_NODES = 64
 """Points of the circle by which numbers of up to a quarter as many items are told apart; more for more items."""
 FOR_ROWS = 0.25
 """Part of the memory that is for rows of given items; the rest is for components and sizes."""
-FURTHER = 1.0
-"""If given families bring more than this part of the further items, components are tilted to a third of these."""
+FURTHER = 1.0, 2.0
+"""If given families bring more than this part of the further items, components are tilted to a third of these, and to a third again."""
 MEASURED = 64
 """Values that are used before they are measured again."""
 PREPARED = 0.75
@@ -465,9 +465,13 @@ def _aim(store: Store, ids: IntArray, left: int, c: int, is_fine: bool) -> float
     patterns, aim = store.mixture.patterns, store.aim(left, is_fine)
     if patterns is None or not len(ids):
         return aim
-    tilted = store.patterns(float(store.rungs(aim, is_fine)[c]))
-    given = GivenFamilies.of(tilted, patterns.touched_by(ids)).weighed(store.mixture.odds[c])
-    return aim / 3 if given.mean(tilted.log_rest) > FURTHER * left else aim
+    touched, state_odds = patterns.touched_by(ids), store.mixture.odds[c]
+    for most in FURTHER:
+        tilted = store.patterns(float(store.rungs(aim, is_fine)[c]))
+        if GivenFamilies.of(tilted, touched).weighed(state_odds).mean(tilted.log_rest) <= most * left:
+            break
+        aim /= 3
+    return aim
 
 
 def _log_posterior(store: Store, ids: IntArray) -> FloatArray:
