@@ -1,4 +1,4 @@
-"""Figures of the experiments: how a distance falls with the number of samples, how a time grows with a problem, rejections per sampler."""
+"""Figures of the experiments: how a distance falls with samples, how a time grows, rejections per sampler, estimates with errors."""
 
 from __future__ import annotations
 
@@ -157,6 +157,28 @@ def rejections(
     drawn.supxlabel(xlabel, fontsize="medium")
     if any(bar.expected for bar in bars):
         columns[-1].set_title(note, loc="right", fontsize=9)
+    return drawn
+
+
+def effects(rows: Sequence[tuple[str, float, float]], *, xlabel: str) -> Figure:
+    """Plot estimates, one below the other, with two standard errors to either side, and a line at zero.
+
+    Examples
+    --------
+    >>> drawn = effects([("price alone", -1.8, 0.1), ("next week's price", 0.0, 0.05)], xlabel="effect")
+    >>> [label.get_text() for label in drawn.axes[0].get_yticklabels()]
+    ['price alone', "next week's price"]
+    """
+    check_any(rows)
+    drawn = figure(8.6, 0.9 + 0.4 * len(rows))
+    axes = drawn.subplots()
+    open_frame(axes)
+    names, values, errors = zip(*rows)
+    at = np.arange(len(rows))
+    axes.axvline(0.0, color=GREY, lw=1)
+    axes.errorbar(values, at, xerr=2 * np.array(errors), fmt="o", color=ATTRACT)
+    axes.set(xlabel=xlabel, ylim=(len(rows) - 0.5, -0.5))
+    axes.set_yticks(at, names)
     return drawn
 
 

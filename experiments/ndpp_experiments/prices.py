@@ -19,6 +19,7 @@ import numpy as np
 
 from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp.errors import MissingExtraError, needing
+from ndpp_experiments.plots import effects
 from ndpp_experiments.record import Finding, Result, Say
 
 FEWEST_WEEKS, FEWEST_BASKETS = 50, 300
@@ -89,9 +90,10 @@ def measure(*, quick: bool, seed: int, say: Say) -> Result:
         Finding(f"weeks after {UNTIL}, with the effect {beta:.2f} of those before, nats gained per 1,000 baskets", "",
                 f"{gain:.0f} ± {error:.0f}"),
     ]  # fmt: skip
-    return Result(
-        {"data": data, "cells": len(panel.item)}, findings, {"": found, "departments": departments}, None, NOTES
-    )
+    shown = [(f"{row.model}: {row.variable}", row.effect, row.error) for row in [*found, *departments]]
+    picture = effects(shown, xlabel="effect on the log odds, with two standard errors")
+    tables = {"": found, "departments": departments}
+    return Result({"data": data, "cells": len(panel.item)}, findings, tables, picture, NOTES)
 
 
 NOTES = (

@@ -52,7 +52,7 @@ def test_every_experiment_leaves_its_files(folder, name):
     assert record["machine"]["versions"]["numpy"]
     assert record["findings"]
     assert record["tables"]
-    assert record["figures"] or name == "prices"  # four numbers need none
+    assert record["figures"]
     for file in record["tables"]:
         assert len(table(folder, file)) >= 2
     for file in record["figures"]:
