@@ -28,7 +28,7 @@ from ndpp.datasets import make_baskets
 from ndpp.errors import needing
 from ndpp.metrics import hit_rate_at
 from ndpp_experiments.plots import Curve, Panel, convergence_curves
-from ndpp_experiments.record import Finding, Result, Say
+from ndpp_experiments.record import Finding, Result, Say, machine
 
 FIRST = 3
 """Months that are fitted before the first update."""
@@ -211,11 +211,13 @@ def main(source: str, target: str, device: str = "cuda", known: str = "") -> Non
     def say(text: str) -> None:
         print(f"{time.perf_counter() - began:6.1f} s  {text}", file=sys.stderr, flush=True)
 
-    name = torch.cuda.get_device_name() if device != "cpu" else "cpu"
+    about = machine()
+    if device != "cpu":
+        about["device"] = torch.cuda.get_device_name()
     before = read_rows(Path(known)) if known else []
     for row in year(read_months(Path(source)), {}, device=device, seed=0, say=say, known=before):
         rows.append(row._asdict())  # written now: whoever stops it keeps the months so far
-        write_text(Path(target), json.dumps({"device": name, "rows": rows}, indent=1) + "\n")
+        write_text(Path(target), json.dumps({"machine": about, "rows": rows}, indent=1) + "\n")
 
 
 def read_rows(path: Path) -> list[Month]:
