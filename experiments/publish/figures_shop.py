@@ -107,7 +107,8 @@ def a_year(rows: Rows, found: Record) -> str:
     plain, updated, anew = (mean[model, "hit_rate"] for model in models)
     behind = [float(own["updated"]["behind"]) for own in months.values()]
     begun = next(row for row in rows if int(row["month"]) == first and row["model"] == "fitted anew")
-    device = found["settings"].get("device", found["machine"]["cpu"])
+    where = found["machine"]
+    device = where.get("device") or found["settings"].get("device") or where["cpu"]
     before = f"The first model has seen {int(begun['orders']):,} orders. Times are those of an {device}."
     after = (
         f"On average an update keeps {kept:.0%} of what a new fit gains in log-likelihood and {(updated - plain) / (anew - plain):.0%} of "
