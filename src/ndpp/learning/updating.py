@@ -13,10 +13,10 @@ included, is subtracted from every gradient, so that only tonight's orders move 
 from __future__ import annotations
 
 import os
-import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,11 +28,13 @@ from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import many
+from ndpp.baskets.weighted import WeightedBaskets, context_of
 from ndpp.errors import InvalidInputError, RefusedUpdateError
 from ndpp.laws.files import load, load_metadata
+from ndpp.laws.gate import Gain
 from ndpp.laws.law import Law
 from ndpp.learning.base import number, set_aside
-from ndpp.learning.batches import WeightedBaskets
+from ndpp.learning.context import relearn_context
 from ndpp.learning.fitting import read_orders
 from ndpp.learning.trainer import Objective, P, Trainer, TrainingSettings
 from ndpp.learning.turnover import items_entered, items_left, names_of, over, possible, young_levels
@@ -106,6 +108,9 @@ class Updated:
         Items that are new, that were dropped, and that are too rare to enter.
     changed : tuple of ItemChange
         The items whose probability has changed most.
+    context : Gain or None
+        What it gained to learn anew how the weights depend on context, and whether that was kept. None if there is no context, or if the
+        orders do not tell how contexts differ; what was learned before is then carried over.
     shares_before : (C,) array
         Weights of the components before.
     """
@@ -121,6 +126,7 @@ class Updated:
     left: tuple[str | int, ...]
     skipped: tuple[str, ...]
     changed: tuple[ItemChange, ...]
+    context: Gain | None
     shares_before: FloatArray = field(repr=False)
     seconds: float
 
@@ -143,6 +149,7 @@ def update(
     format: str | None = None,
     missing: str = "error",
     encoding: str | None = None,
+    time: str | None = None,
     validation: Any = None,
     keep: Any = None,
     seen: float | None = None,
@@ -162,7 +169,8 @@ def update(
     """Continue the training of a model with new orders, as the command ``ndpp update`` does. Old orders are not needed.
 
     Pseudo-orders, drawn exactly from the model, stand for the orders that it has seen; together they weigh a quarter as much. Items that
-    are new enter, items that are gone fade.
+    are new enter, items that are gone fade. Where orders have the columns of context of the model, or follow from ``time``, how the weights
+    depend on them is learned anew, from what the model knows, and kept if the validation orders gain; it is carried over otherwise.
 
     Parameters
     ----------
@@ -172,6 +180,8 @@ def update(
         Those since the last update or fit. A tenth of them judges the new law.
     basket, item, format, missing, encoding
         As in ``ndpp.fit``.
+    time : str, optional
+        The column of the time, from which weekday, month, season and hour follow, if the model depends on them.
     validation : like orders, optional
         Orders that judge the new law instead.
     keep : like orders, optional
@@ -214,10 +224,11 @@ def update(
     >>> after.is_worse, after.metadata["memory"]["orders"]
     (False, 300.0)
     """
-    began = time.perf_counter()
+    began = perf_counter()
     law, about = _opened(model)
     memory = Memory.of(about, seen)
-    options, file = {"basket": basket, "item": item, "missing": missing}, {"format": format, "encoding": encoding}
+    options = {"basket": basket, "item": item, "missing": missing, "time": time}
+    file = {"format": format, "encoding": encoding}
     tonight = _read(orders, law, file, options)
     digests = _digests(tonight)
     if (again := np.isin(digests, memory.digests).mean()) and not force:
@@ -242,7 +253,10 @@ def update(
         epochs=check_count(max_epochs, "max_epochs"), rate=number(learning_rate, "learning_rate", above_zero=True),
         device=device, seed=random_state, progress=progress, force=force,
     )  # fmt: skip
-    values = [one.log_probs(parts[1]) for one in (start, trained)]
+    relearned = None
+    if trained.gate is not None and max_epochs:
+        trained.gate, relearned = relearn_context(trained, *parts)
+    values = [one.log_probs(parts[1], context=context_of(parts[1])) for one in (start, trained)]
     gain = values[1] - values[0]
     counts = fade * memory.orders + len(tonight), memory.updates + 1
     now = Memory(*counts, young, unsold, [*memory.digests, *digests.tolist()][-KEPT:])
@@ -251,7 +265,7 @@ def update(
         before=float(values[0].mean()), after=float(values[1].mean()),
         error=float(gain.std(ddof=1) / np.sqrt(len(gain))) if len(gain) > 1 else np.inf,
         entered=tuple(entered), left=tuple(left.tolist()), skipped=skipped, changed=_changes(law, trained),
-        shares_before=law.weights, seconds=time.perf_counter() - began,
+        context=relearned, shares_before=law.weights, seconds=perf_counter() - began,
     )  # fmt: skip
     if made.is_worse and not force:
         raise RefusedUpdateError(
@@ -271,9 +285,8 @@ def _opened(model: Any) -> tuple[Any, dict[str, Any]]:
 
 def _read(orders: Any, law: Any, file: Mapping[str, Any], options: Mapping[str, Any]) -> Baskets:
     """Return the orders that are not empty, over the items of the law and those that are new; raise if there is nothing to learn from."""
-    orders = getattr(orders, "baskets", orders)
     known = {"n_items": law.n_items, "as_labels": False} if law.labels is None else {"as_labels": True}
-    found = read_orders(orders, file, **options, **known)
+    found = read_orders(orders, file, context=list(law.context), partial=True, **options, **known)
     if not isinstance(found, Baskets):
         found = Baskets.from_lists(found, n_items=law.n_items if law.labels is None else None)
     if law.labels is not None and found.labels is None and len(found):
@@ -282,7 +295,7 @@ def _read(orders: Any, law: Any, file: Mapping[str, Any], options: Mapping[str, 
         )
     if law.labels is not None:
         none = Baskets.from_lists([], labels=law.labels, basket_ids=None if found.basket_ids is None else [])
-        found = Baskets.concat([none, found]) if len(found) else found
+        found = WeightedBaskets.of(Baskets.concat([none, found]), None, context_of(found)) if len(found) else found
     elif found.n_items != law.n_items:
         raise InvalidInputError(f"orders by ids must be over the {law.n_items} items of the model; got {found.n_items}")
     if not (found.indices < law.n_items).any():
