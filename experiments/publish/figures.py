@@ -23,6 +23,7 @@ import figures_evaluation
 import figures_gpu
 import figures_learning
 import figures_scale
+import figures_shop
 from units import duration
 
 from ndpp.samplers.registry import SAMPLERS, WALK, SamplerSpec
@@ -286,6 +287,11 @@ def pages(root: Path = ROOT) -> dict[str, str]:
     texts["docs/quality.md"] = figures_evaluation.parts(summary["records"], quality["records"], peers, alike)
     next_basket, within = (results.rows(f"results/{name}.csv") for name in ("next_basket", "next_basket-within"))
     texts["docs/quality.md"]["next_basket"] = figures_evaluation.next_basket(next_basket, within)
+    year, prices, departments = (results.rows(f"results/{n}.csv") for n in ("a-year", "prices", "prices-departments"))
+    texts["docs/shop-over-a-year.md"] = {
+        "customers": figures_shop.customers(next_basket, within), "year": figures_shop.year(year),
+        "prices": figures_shop.prices(prices, departments, results.read("results/prices.json")),
+    }  # fmt: skip
     texts["docs/rankings.md"] = {"begun": figures_evaluation.begun(begun)}
     texts["docs/mixtures.md"] = figures_evaluation.begun_in_full(begun)
     texts["docs/fitting.md"] = figures_learning.parts(learning)

@@ -12,7 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", "paper/paper.md", *(f"docs/{name}.md" for name in (
-    "theory", "benchmarks", "compare", "fitting", "mixtures", "quality", "rankings", "scale", "gpu", "gpu-internals"
+    "theory", "benchmarks", "compare", "fitting", "mixtures", "quality", "rankings", "scale", "gpu", "gpu-internals",
+    "shop-over-a-year",
 ))]  # fmt: skip
 MEASURED = re.compile(r"\d(\.\d+)? ?(ms|s|min|h|days|years|µs|MB|GB|×)(?!\w)")
 
