@@ -34,7 +34,7 @@ FIRST = 3
 """Months that are fitted before the first update."""
 JUDGED, RANKED = 20_000, 5000
 """Most orders of a month whose log-likelihood is computed, and most from which an item is taken."""
-ANEW, UPDATED, WARM, NEVER = "fitted anew", "updated", "updated with all orders", "never updated"
+ANEW, UPDATED, NEVER = "fitted anew", "updated", "never updated"
 QUICK: dict[str, Any] = {"n_missions": 3, "rank": 4, "families": None, "max_epochs": 2}
 """Settings of the models of a quick run."""
 MOST_ITEMS = 100
@@ -125,14 +125,12 @@ def year(
             began = time.perf_counter()
             judged[ANEW] = ndpp.fit(Baskets.concat(months[:k]), device=device, random_state=seed, **settings)
             seconds[ANEW] = time.perf_counter() - began
-        for kind in (UPDATED, WARM) if k > FIRST else ():
-            began, old = time.perf_counter(), Baskets.concat(months[: k - 1]) if kind == WARM else None
-            models[kind] = ndpp.update(
-                models[kind], months[k - 1], device=device, random_state=seed, force=True, keep=old
-            )
-            seconds[kind] = time.perf_counter() - began
+        if k > FIRST:
+            began = time.perf_counter()
+            models[UPDATED] = ndpp.update(models[UPDATED], months[k - 1], device=device, random_state=seed, force=True)
+            seconds[UPDATED] = time.perf_counter() - began
         if k == FIRST:
-            models = dict.fromkeys((NEVER, UPDATED, WARM), judged[ANEW])
+            models = dict.fromkeys((NEVER, UPDATED), judged[ANEW])
         rows = _judged({**judged, **models}, months[k], k, sum(map(len, months[:k])), seconds, seed, anew.get(k))
         for row in rows:
             yield row

@@ -289,22 +289,22 @@ def pages(root: Path = ROOT) -> dict[str, str]:
     texts["paper/paper.md"]["models"] = figures_evaluation.hit_rates(summary["records"])
     texts["README.md"]["compared"] = figures_evaluation.at_a_glance(summary["records"], peers)
     texts["docs/quality.md"] = figures_evaluation.parts(summary["records"], quality["records"], peers, alike)
-    texts["docs/quality.md"]["next_basket"] = figures_evaluation.next_basket(
-        *results.tables("next_basket", "next_basket-within")
-    )
+    baskets = results.tables("next_basket", "next_basket-within")
+    texts["docs/quality.md"]["next_basket"] = figures_evaluation.next_basket(*baskets)
+    texts["docs/shop-over-a-year.md"] = {
+        "customers": figures_shop.households(*baskets),
+        "year": figures_shop.a_year(results.rows("results/a-year.csv"), results.read("results/a-year.json")),
+        "prices": figures_shop.prices(
+            *results.tables("prices", "prices-departments"), results.read("results/prices.json")
+        ),
+    }
     texts["docs/rankings.md"] = {"begun": figures_evaluation.begun(begun)}
     demo, customers = results.read("results/demo.json"), results.read("benchmarks/results/customers.json")
     texts["README.md"] |= figures_shop.at_a_glance(demo)
     texts["docs/mixtures.md"] = figures_evaluation.begun_in_full(begun) | {"demo": figures_shop.demo(demo)}
     texts["docs/customers.md"] = {"large": figures_shop.customers(customers)}
-    texts["docs/production.md"] = {
-        "a_year": figures_shop.a_year(results.rows("results/a-year.csv"), results.read("results/a-year.json"))
-    }
     texts["docs/limits.md"] = figures_shop.limits(
         *results.tables("limits", "limits-methods"), results.read("results/limits.json")
-    )
-    texts["docs/limits.md"]["prices"] = figures_shop.prices(
-        *results.tables("prices", "prices-departments"), results.read("results/prices.json")
     )
     texts["docs/fitting.md"] = figures_learning.parts(learning, summary["records"])
     texts["docs/scale.md"] = figures_scale.parts(scale)

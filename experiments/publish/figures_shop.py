@@ -1,7 +1,7 @@
-"""What ``docs/limits.md``, ``docs/production.md`` and ``docs/customers.md`` have measured, and what the demonstration shows.
+"""What ``docs/shop-over-a-year.md``, ``docs/limits.md`` and ``docs/customers.md`` have measured, and what the demonstration shows.
 
-From ``results``: ``prices``, ``limits`` and ``a-year`` (``ndpp reproduce``), ``demo.json`` (``demonstrated.py``), which README.md and
-``docs/mixtures.md`` show. From ``benchmarks/results``: ``customers.json`` (``bench_customers.py``).
+From ``results``: ``prices``, ``limits``, ``next_basket`` and ``a-year`` (``ndpp reproduce``), and ``demo.json`` (``demonstrated.py``),
+which README.md and ``docs/mixtures.md`` show. From ``benchmarks/results``: ``customers.json`` (``bench_customers.py``).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import Any
 
+from figures_evaluation import best
 from units import duration
 
 from ndpp_experiments.record import markdown_table, on_machine
@@ -21,6 +22,8 @@ EFFECTS = {
     ("weeks without display or mailer", "price"): "in weeks in which hardly any store (2 %) had a display or a mailer for the product",
     ("and next week's price", "later"): "next week's price, beside this week's: a check, as it should do nothing",
 }  # fmt: skip
+METHODS = ("bestsellers", "own, then all", "TIFU-KNN", "`ndpp.Customers`")
+"""Methods that are listed for a year; docs/quality.md has all of them."""
 DEPARTMENTS = {
     "GROCERY": "groceries",
     "MEAT-PCKGD": "packaged meat",
@@ -33,24 +36,6 @@ def _interval(value: float, error: float, digits: int = 2) -> str:
 
 
 # -- docs/limits.md ----------------------------------------------------------------------------------------------------------
-
-
-def prices(effects: Rows, departments: Rows, found: Record) -> str:
-    """Return the effects of prices, what an offer does to the odds, and what each department shows."""
-    own = {(row["model"], row["variable"]): row for row in effects}
-    beta = {name: (float(own[name]["effect"]), float(own[name]["error"])) for name in EFFECTS}
-    rows = [[title, _interval(*beta[name])] for name, title in EFFECTS.items()]
-    later = next(one for one in found["findings"] if one["what"].startswith("weeks after"))
-    offer, alone = (beta[name][0] for name in list(EFFECTS)[::2])
-    apart = [
-        f"{_interval(float(row['effect']), float(row['error']))} for {DEPARTMENTS[row['model']]}" for row in departments
-    ]
-    said = (
-        f"These are {effects[0]['items']} products. A price of 20 % less multiplies the odds by {0.8**offer:.1f} with the displays and "
-        f"mailers that usually come with it, and by {0.8**alone:.1f} where nothing announces it. Departments differ, too: "
-        f"{', '.join(apart)}. As a factor for later weeks, what earlier ones tell gains {later['ours']} nats per 1,000 baskets."
-    )  # fmt: skip
-    return f"{markdown_table(['', 'β, ± one standard error'], rows)}\n\n{said}\n"
 
 
 def limits(rows: Rows, methods: Rows, found: Record) -> dict[str, str]:
@@ -76,7 +61,7 @@ def limits(rows: Rows, methods: Rows, found: Record) -> dict[str, str]:
     }
 
 
-# -- docs/production.md ------------------------------------------------------------------------------------------------------
+# -- docs/shop-over-a-year.md ------------------------------------------------------------------------------------------------------
 
 
 def a_year(rows: Rows, found: Record) -> str:
@@ -116,6 +101,41 @@ def a_year(rows: Rows, found: Record) -> str:
         f"{behind[0]:.2f} nats after one update and {behind[-1]:.2f} after {len(behind)}."
     ).replace("%", " %")  # fmt: skip
     return "\n\n".join([before, markdown_table(header, lines), after]) + "\n"
+
+
+def households(rows: Rows, within: Rows) -> str:
+    """Return how well some methods predict the next basket, and what a customer is worth within a basket."""
+    rows = [row for row in rows if row["data"] == "complete_journey" and row["listed"] == "all items"]
+    rows = [row for row in rows if row["method"] in METHODS]
+    columns = [
+        best({row["method"]: float(row[name]) for row in rows}, 3) for name in ("recall_10", "ndcg_10", "hit_10")
+    ]
+    lines = [[row["method"], *(column[row["method"]] for column in columns)] for row in rows]
+    found = next(row for row in within if (row["data"], row["ranking"]) == ("complete_journey", "completion"))
+    text = (
+        f"Next baskets of {int(rows[0]['customers']):,} households. Within a basket that lacks one item, that item is among the first ten "
+        f"for {float(found['plain']):.1%} of the households without the customer, and for {float(found['personal']):.1%} with it."
+    )
+    header = ["method", "recall@10", "NDCG@10", "customers with a hit"]
+    return f"{markdown_table(header, lines)}\n\n{text.replace('%', ' %')}\n"
+
+
+def prices(effects: Rows, departments: Rows, found: Record) -> str:
+    """Return the effects of prices, what an offer does to the odds, and what each department shows."""
+    own = {(row["model"], row["variable"]): row for row in effects}
+    beta = {name: (float(own[name]["effect"]), float(own[name]["error"])) for name in EFFECTS}
+    rows = [[title, _interval(*beta[name])] for name, title in EFFECTS.items()]
+    later = next(one for one in found["findings"] if one["what"].startswith("weeks after"))
+    offer, alone = (beta[name][0] for name in list(EFFECTS)[::2])
+    apart = [
+        f"{_interval(float(row['effect']), float(row['error']))} for {DEPARTMENTS[row['model']]}" for row in departments
+    ]
+    said = (
+        f"These are {effects[0]['items']} products. A price of 20 % less multiplies the odds by {0.8**offer:.1f} with the displays and "
+        f"mailers that usually come with it, and by {0.8**alone:.1f} where nothing announces it. Departments differ, too: "
+        f"{', '.join(apart)}. As a factor for later weeks, what earlier ones tell gains {later['ours']} nats per 1,000 baskets."
+    )  # fmt: skip
+    return f"{markdown_table(['', 'β, ± one standard error'], rows)}\n\n{said}\n"
 
 
 # -- docs/customers.md -------------------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", "paper/paper.md", *(f"docs/{name}.md" for name in (
-    "theory", "benchmarks", "compare", "customers", "fitting", "limits", "mixtures", "production", "quality", "rankings", "scale", "gpu",
-    "gpu-internals",
+    "theory", "benchmarks", "compare", "customers", "fitting", "limits", "mixtures", "quality", "rankings", "scale", "gpu", "gpu-internals",
+    "shop-over-a-year",
 ))]  # fmt: skip
 
 
@@ -102,11 +102,11 @@ def test_a_block_that_is_missing_is_told(figures, copy):
 @pytest.mark.parametrize(
     ("name", "column", "page"),
     [
-        ("prices", "effect", "limits"),
-        ("prices-departments", "effect", "limits"),
+        ("prices", "effect", "shop-over-a-year"),
+        ("prices-departments", "effect", "shop-over-a-year"),
         ("limits", "seconds", "limits"),
         ("limits-methods", "distance", "limits"),
-        ("a-year", "hit_rate", "production"),
+        ("a-year", "hit_rate", "shop-over-a-year"),
     ],
 )
 def test_another_result_of_an_experiment_changes_its_page(figures, copy, name, column, page):
