@@ -177,7 +177,8 @@ def diverse_gpu(found: Record | None) -> str:
         if all(row["same"] for row in found["records"])
         else "Near-ties may be broken differently."
     )
-    return f"{_unbroken(markdown_table(header, rows))}\n\n{found['machine']['device']}, torch {found['machine']['torch']}. The tensors have single precision, in which `ndpp` does not compute. {same}\n"
+    about = f"{found['machine']['device']}, torch {found['machine']['torch']}. Tensors of single precision; `ndpp` computes in double. {same}"
+    return f"{_unbroken(markdown_table(header, rows))}\n\n{about}\n"
 
 
 # -- models ------------------------------------------------------------------------------------------------------------------
