@@ -177,7 +177,7 @@ def diverse_gpu(found: Record | None) -> str:
         if all(row["same"] for row in found["records"])
         else "Near-ties may be broken differently."
     )
-    about = f"{found['machine']['device']}, torch {found['machine']['torch']}. Tensors of single precision; `ndpp` computes in double. {same}"
+    about = f"{found['machine']['device']}, torch {found['machine']['torch']}. Single-precision tensors; `ndpp` computes in double. {same}"
     return f"{_unbroken(markdown_table(header, rows))}\n\n{about}\n"
 
 
