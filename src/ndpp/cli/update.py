@@ -85,8 +85,8 @@ def update(
         law, source = load_model(model), Source(orders, reading)
         with stage(f"reading {source.name}"):
             known: dict[str, Any] = {"context": list(law.context), "time": time, "partial": True}
-            known |= {"as_labels": law.labels is not None}
-            tonight = source.read(**known, **({} if law.labels else {"n_items": law.n_items}))
+            known["as_labels"] = law.labels is not None
+            tonight = source.read(**known | ({} if law.labels else {"n_items": law.n_items}))
             judges, old = (None if path is None else source.sibling(path).read(**known) for path in (validation, keep))
         with stage("loading torch"):
             from ndpp.learning.updating import update as updated
