@@ -147,20 +147,17 @@ def test_a_year_in_a_shop_runs(call, published, tmp_path, monkeypatch):
                 assert done.code == 0, (line, done.err)
                 told[command] = done.err + done.out
     assert max(pd.read_csv("spring.csv")["time"]) < "2017-04" <= min(pd.read_csv("april.csv")["time"])
-    fitted, judged, updated, after = (
-        text for line, text in told.items() if re.match("ndpp (fit|evaluate|update)", line)
-    )
+    fitted, judged, updated = (text for line, text in told.items() if re.match("ndpp (fit|evaluate|update)", line))
     assert "context store kept" in fitted
     assert "Each basket is judged in its own context, by" in judged
     assert "such as 'Garden center'" in judged
-    assert "Garden center" not in after
     assert "New: Garden center" in updated
     assert re.search("Context (carried over|learned anew)", updated)
     law = ndpp.load("shop.safetensors")
     assert {"Oat drinks", "Garden center"} <= set(law.labels)
     plain, offered = (text for line, text in told.items() if "Cold cereal" in line)
     assert offered != plain
-    assert "Tropical fruit" not in offered
+    assert "Fluid milk products" not in offered
     assert ndpp.Customers.load("shop.customers", law).factors("900")
     assert len(pd.read_csv("next.csv")) == 5 * 30
 

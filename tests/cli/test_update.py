@@ -103,8 +103,10 @@ def test_an_update_learns_context_anew_where_the_orders_have_it(call, tmp_path):
         == ndpp.update(path, pd.read_csv(orders)).context
     )
     assert "Context learned anew, by store: +" in call(*words).out
+    done = call(*words, "--validation", tmp_path / "plain.csv", "--force")
+    assert "Context carried over: the orders, or those of --validation, have no column 'store'" in done.out
     for name, sentence in {
-        "plain": "Context carried over: the orders have no column 'store'",
+        "plain": "Context carried over: the orders, or those of --validation, have no column 'store'",
         "one": "Context carried over: the orders have one value of store",
     }.items():
         done = call("update", path, tmp_path / f"{name}.csv", "-o", new, "--force")

@@ -212,7 +212,7 @@ def write(
     columns: Columns,
     kind: str,
     words: Sequence[str],
-    beside: Mapping[str, Sequence[str]] | None = None,
+    beside: Mapping[str, Iterable[str]] | None = None,
 ) -> None:
     """Write baskets of item ids or names, with these basket ids; ``words`` are all names that can occur.
 

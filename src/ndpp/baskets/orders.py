@@ -195,7 +195,10 @@ class Orders:
             if name not in self.known:
                 there = ", ".join(self.known) or "no columns"
                 raise InvalidInputError(f"names {name!r}, but these orders have {there}", argument="context")
-        words = {name: self.context[name] if name in self.context else CALENDAR[name](self.times) for name in chosen}
+        words = {
+            name: self.context[name] if name in self.context else CALENDAR[name](np.asarray(self.times))
+            for name in chosen
+        }
         return WeightedBaskets.of(self.baskets, None, words)
 
     def __len__(self) -> int:

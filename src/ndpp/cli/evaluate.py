@@ -11,6 +11,7 @@ import typer
 
 from ndpp._show import Table
 from ndpp.baskets import Baskets
+from ndpp.baskets.labels import many
 from ndpp.baskets.orders import CALENDAR
 from ndpp.baskets.weighted import context_of
 from ndpp.cli import options as o
@@ -129,7 +130,14 @@ def context_notes(law: Law, baskets: Baskets, name: str) -> list[str]:
         how = f"without {'it' if len(lacking) == 1 else 'them'}" if used else "with its plain weights"
         derived = f"; --time derives {'it' if len(lacking) == 1 else 'them'}" if set(lacking) <= set(CALENDAR) else ""
         told.append(f"{name} has no column {' and '.join(map(repr, lacking))}: the model is judged {how}{derived}.")
-    return told
+    words = context_of(baskets)
+    strange = {column: int(np.sum(~np.isin(words[column], ["", *law.context[column]]))) for column in used}
+    new = (
+        f"Of {many(n, 'basket')} the model does not know the {column}, which has no effect."
+        for column, n in strange.items()
+        if n
+    )
+    return [*told, *new]
 
 
 def diagnose(

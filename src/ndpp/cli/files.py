@@ -85,12 +85,11 @@ class Source(NamedTuple):
         format = how.pop("from_")
         if format is None and Path(self.path).suffix.lower() == ".json":
             raise InvalidInputError(f"{self.path!r} is JSON; baskets are read from text, CSV or Parquet (--from)")
-        if not context or (partial and format_of(self.path, format) == "text"):
-            reader, more = Baskets.read, {}
-        else:
-            reader, more = _in_context, {"context": context, "time": time, "partial": partial}
         try:
-            return reader(self.target, format=format, **how, **more)
+            if not context or (partial and format_of(self.path, format) == "text"):
+                return Baskets.read(self.target, format=format, **how)
+            columns: dict[str, Any] = {"context": context, "time": time, "partial": partial}
+            return Orders.read(self.target, format=format, **columns, **how).in_context()
         except MissingColumnError as missing:
             if not self.may_differ or not set(Columns()) <= set(missing.there):
                 raise
@@ -111,10 +110,6 @@ class Source(NamedTuple):
             advice = "If the baskets hold ids, use --ids." if unknown.label.isdigit() else LEAVE_OUT
             advice = advice if isinstance(self.reading, ReadingFor) else ""  # fit has no such options
             raise InvalidInputError(f"{self.name}: {unknown}", advice=advice) from None
-
-
-def _in_context(target: Any, **how: Any) -> Baskets:
-    return Orders.read(target, **how).in_context()
 
 
 def load_model(path: Path) -> Law:

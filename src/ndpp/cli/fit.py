@@ -141,7 +141,7 @@ def fit(
                 columns = [name.strip() for name in (context or "").split(",") if name.strip()]
                 require(items is None or not columns, "--items is for files of ids; --context for tables with columns")
                 known: dict[str, Any] = {"context": columns, "time": time_column}
-                data = source.read(**known, as_labels=labels, **({} if items is None else {"items": items}))
+                data = source.read(**known | ({} if columns else {"items": items}), as_labels=labels)
                 held_out = None
                 if validation is not None:
                     held_out = source.sibling(validation).read_for(data, ids=False, **known)

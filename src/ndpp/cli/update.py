@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -83,8 +83,8 @@ def update(
         law, source = load_model(model), Source(orders, reading)
         with stage(f"reading {source.name}"):
             known: dict[str, Any] = {"context": list(law.context), "time": time, "partial": True}
-            known |= {"as_labels": law.labels is not None}
-            tonight = source.read(**known, **({} if law.labels else {"n_items": law.n_items}))
+            known["as_labels"] = law.labels is not None
+            tonight = source.read(**known | ({} if law.labels else {"n_items": law.n_items}))
             judges = None if validation is None else source.sibling(validation).read(**known)
         with stage("loading torch"):
             from ndpp.learning.updating import update as updated
@@ -98,7 +98,8 @@ def update(
             save(found, made)
             if customers is not None:
                 _count(customers, beside, found.law_, orders, reading, {"customer": customer, "time": time})
-    emit(_report(output, found, context_of(tonight)), None, as_json=json)
+    told = [name for name in context_of(tonight) if judges is None or name in context_of(judges)]
+    emit(_report(output, found, told), None, as_json=json)
 
 
 @contextlib.contextmanager
@@ -119,8 +120,8 @@ def _count(path: Path, target: Path, law: Any, orders: str, reading: o.Reading, 
     Customers.load(path, law).update(orders, **columns, **how).save(target)
 
 
-def _report(output: Path, found: Any, known: Mapping[str, Any]) -> Report:
-    """Return what the command prints, about orders of which these columns of context are known."""
+def _report(output: Path, found: Any, known: Sequence[str]) -> Report:
+    """Return what the command prints, about orders, and validation orders, that have these columns of context."""
     data = {name: value for name, value in vars(found).items() if name not in ("law_", "metadata", "shares_before")}
     data = {"output": os.fspath(output), **data, "seen": found.metadata["memory"]["orders"]}
     data["changed"] = [one._asdict() for one in found.changed]
@@ -148,17 +149,15 @@ def _report(output: Path, found: Any, known: Mapping[str, Any]) -> Report:
     return Report(data, Table(header, [row]), notes=notes)
 
 
-def _about_context(found: Any, known: Mapping[str, Any]) -> str:
+def _about_context(found: Any, known: Sequence[str]) -> str:
     """Return in a sentence what became of the context."""
     gain, lacking = found.context, [name for name in found.law_.context if name not in known]
-    carried = f"Context carried over: the orders have no column {' and '.join(map(repr, lacking))}"
+    without = f"the orders, or those of --validation, have no column {' and '.join(map(repr, lacking))}"
     if gain is None:
-        return carried if lacking else f"Context carried over: the orders have one value of {' and '.join(known)}"
-    told = f"{gain.gain:+.4f} ± {gain.error:.4f} log-likelihood per validation order"
-    first = f"Context learned anew, by {gain.column}: {told}"
-    first = (
-        first
-        if gain.kept
-        else f"Context carried over: to learn it anew, by {gain.column}, gains no more than chance, {told}"
-    )
-    return f"{first}; the orders have no column {' and '.join(map(repr, lacking))}" if lacking else first
+        why = without if lacking else f"the orders have one value of {' and '.join(known)}"
+        return f"Context carried over: {why}"
+    what = f"{gain.gain:+.4f} ± {gain.error:.4f} log-likelihood per validation order"
+    told = f"Context learned anew, by {gain.column}: {what}"
+    if not gain.kept:
+        told = f"Context carried over: to learn it anew, by {gain.column}, gains no more than chance, {what}"
+    return f"{told}; {without}" if lacking else told

@@ -9,7 +9,7 @@ weights, and then normalise. So all of these commute with the choice of a contex
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -84,7 +84,7 @@ class Gate:
         numbers = iter(range(len(self.shifts)))
         return {name: {word: next(numbers) for word in words} for name, words in self.levels.items()}
 
-    def rows(self, context: Mapping[str, Sequence[Any]], n_baskets: int, *, unknown: str = "error") -> IntArray:
+    def rows(self, context: Mapping[str, Iterable[Any]], n_baskets: int, *, unknown: str = "error") -> IntArray:
         """Return the row of each value, by column and basket, −1 where there is none; raise if that may not be."""
         strict = check_choice(unknown, "unknown", ("error", "skip")) == "error"
         found = []

@@ -15,7 +15,7 @@ from __future__ import annotations
 import copy
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import count
 from typing import Any, ClassVar
@@ -292,7 +292,7 @@ class Law(Moments, Changes, ABC):
         baskets: Baskets | Sequence[Items],
         size: int | None = None,
         *,
-        context: Mapping[str, Sequence[Any]] | None = None,
+        context: Mapping[str, Iterable[Any]] | None = None,
     ) -> FloatArray:
         """Return log P(S) of many sets, or with ``size`` log P(S | |S| = size), −inf for those of other sizes.
 

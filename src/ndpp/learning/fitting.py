@@ -93,7 +93,7 @@ def fit(
     ('butter',)
     """
     made = make_estimator(model, random_state=random_state, **settings)
-    columns = {"basket": basket, "item": item, "missing": missing}
+    columns: dict[str, Any] = {"basket": basket, "item": item, "missing": missing}
     names, own = (context, None) if isinstance(context, (list, tuple)) else ((), context)
     if isinstance(context, str):
         raise InvalidInputError(
@@ -103,7 +103,7 @@ def fit(
     baskets = read_orders(orders, file, items, names, time, as_labels=as_labels, **columns)
     if validation is not None and isinstance(baskets, Baskets):
         named = baskets.labels is not None
-        known = (
+        known: dict[str, Any] = (
             {"labels": baskets.labels, "as_labels": True} if named else {"n_items": baskets.n_items, "as_labels": False}
         )
         validation = read_orders(validation, file, None, names, time, **columns, **known)

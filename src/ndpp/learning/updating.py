@@ -168,8 +168,8 @@ def update(
     """Continue the training of a model with new orders, as the command ``ndpp update`` does. Old orders are not needed.
 
     Pseudo-orders, drawn exactly from the model, stand for the orders that it has seen; together they weigh a quarter as much. Items that
-    are new enter, items that are gone fade. Where orders have the columns of context of the model, or follow from ``time``, how the weights
-    depend on them is learned anew, from what the model knows, and kept if the validation orders gain; it is carried over otherwise.
+    are new enter, items that are gone fade. How the weights depend on context is learned anew, from what the model knows, where the orders
+    have the columns or these follow from ``time``, and kept if the validation orders gain; otherwise it is carried over.
 
     Parameters
     ----------

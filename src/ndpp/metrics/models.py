@@ -154,14 +154,14 @@ def log_size_probabilities(kernel: Any, baskets: Baskets) -> FloatArray | None:
         found = getattr(model, "log_size_probabilities", None)
         return None if found is None else np.asarray(found(baskets.sizes), np.float64)
     out = np.full(len(baskets), -np.inf)
-    model.size_distribution()  # that of each component is kept
+    if context_of(baskets):
+        model.size_distribution()  # those of the components are kept for all contexts
     try:
         for law, which in _in_contexts(model, baskets):
-            sizes, where = np.unique(baskets.sizes[which], return_inverse=True)
-            log_p = np.full(len(sizes), -np.inf)
+            (sizes, where), chances = np.unique(baskets.sizes[which], return_inverse=True), law.size_distribution()
+            log_p, total = np.full(len(sizes), -np.inf), law.log_normalizer()
             for i, size in enumerate(sizes[sizes <= law.max_size].tolist()):
-                p = law.size_distribution()[size]
-                log_p[i] = np.log(p) if p > RARE_SIZE else law.log_normalizer(size) - law.log_normalizer()
+                log_p[i] = np.log(chances[size]) if chances[size] > RARE_SIZE else law.log_normalizer(size) - total
             out[which] = log_p[where]
     except PrecisionError:
         return None
