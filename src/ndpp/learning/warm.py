@@ -33,6 +33,8 @@ TINY = 1e-9
 """Singular values, relative to the largest, that are rounding."""
 MOST_PENALTY = 1e4
 """Largest penalty on u, or X, however small they are."""
+NOISE = 1e-3
+"""Ties that new items begin with: those of zero would stay so, as their gradient is zero."""
 NOT_FITTED = "Update a model as `ndpp fit` writes it, or fit it again."
 
 
@@ -60,6 +62,8 @@ def warm_objective(
         if law.base.n_rows < law.base.n_items or not odds.all():
             raise InvalidInputError(f"some items of the model can never occur. {NOT_FITTED}")
         values = components(np.log(odds), X, law.base.W, law.weights)
+        X, rng = values[2], np.random.default_rng([seed, 3])
+        X[~X.any(axis=1)] = NOISE * rng.standard_normal((int((~X.any(axis=1)).sum()), X.shape[1]))
         start = Components(*(torch.tensor(one, device=device, dtype=dtype).contiguous() for one in values))
         penalties = [
             float(1 / (2 * one.square().mean()).clamp(min=MOST_PENALTY**-1)) for one in (start.factors, start.X)
