@@ -25,6 +25,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,7 +38,7 @@ from ndpp.datasets import load_baskets, make_baskets
 from ndpp.errors import DataNotFoundError, InvalidInputError
 from ndpp.laws import Law
 from ndpp.laws.begun import Begun, Correction, parts
-from ndpp_experiments.plots import Bar, rejections
+from ndpp_experiments.plots import effects
 from ndpp_experiments.record import Finding, Result, Say
 
 NAMES = {"groceries": "Groceries", "foodcom": "Food.com", "uk_retail": "UK Retail"}
@@ -70,7 +71,8 @@ class Split(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One way to place new items: mean percentile rank and share of hidden items in the first ten, with standard errors."""
+    """One way to place new items: mean percentile rank, share of hidden items in the first ten, and how far the former is above that of
+    popularity for the same baskets, with standard errors."""
 
     data: str
     method: str
@@ -80,6 +82,8 @@ class Row(NamedTuple):
     mpr_error: float
     hit_rate: float
     hit_error: float
+    gain: float
+    gain_error: float
     baskets: int
     candidates: int
 
@@ -128,12 +132,14 @@ def measure(*, quick: bool, seed: int, say: Say) -> Result:
                 f"{one.log_likelihood:.3f} ± {one.error:.3f}")
         for one in fits
     ]  # fmt: skip
-    bars = [
-        Bar(row.data, row.method, row.hit_rate, panel=f"popularity {row.popularity}")
+    gains = [
+        (f"{row.data}: {row.method}", row.gain, row.gain_error)
         for row in rows
-        if row.among == "all"
+        if (row.among, row.popularity) == ("all", "known") and row.method != "popularity"
     ]
-    figure = rejections(bars, xlabel=f"share of hidden items in the first {TOP} of all items")
+    figure = effects(
+        gains, xlabel="MPR of hidden items among all items, minus that by popularity alone; shares of baskets known"
+    )
     return Result({"hidden": HIDDEN, "top": TOP}, findings, {"": rows, "fits": fits}, figure, (NOTE,))
 
 
@@ -198,6 +204,7 @@ def judged(data: str, split: Split, plain: Any, featured: Any, seed: int, say: S
     found = [found[i] for i in rng.permutation(len(found))[:MOST_JUDGED]]
     wanted = np.array([rng.choice(basket[basket >= n_known]) for basket in found])
     cases = Cases(Baskets.from_lists([basket[basket < n_known] for basket in found], n_items=n_known), wanted)
+    rows_of = partial(_rows, data, cases, {})
     text, ends = ndpp.similar_items(plain, split.new), _by_last_word(plain, split.new)
     known_shares = dict(zip(split.new, split.shares[n_known:].clip(1e-6).tolist()))
     shares = dict(zip(plain.labels, split.shares))
@@ -213,7 +220,7 @@ def judged(data: str, split: Split, plain: Any, featured: Any, seed: int, say: S
         for method, popularity in (("popularity", by_text), ("popularity of the last word", by_word)):
             if method == "popularity" or how == "guessed":
                 one = np.concatenate([split.shares[:n_known], list(popularity.values())])
-                rows += _rows(data, method, how, cases, np.broadcast_to(one, (len(wanted), len(one))), n_known)
+                rows += rows_of(method, how, np.broadcast_to(one, (len(wanted), len(one))))
     for model, ways in (
         (plain, {"like, by text": text, "like, by last word": ends}),
         (featured, {"features": None}),
@@ -226,12 +233,12 @@ def judged(data: str, split: Split, plain: Any, featured: Any, seed: int, say: S
                 options = {"popularity": popularity, "keep": "shares"}
                 law = model.add_items(features=vectors, **options) if like is None else model.add_items(like, **options)
                 new = posterior @ law._inclusions_of(np.arange(n_known, law.n_items))
-                rows += _rows(data, method, how, cases, new, n_known, np.hstack([ranked, new[: len(ranked)]]))
+                rows += rows_of(method, how, new, np.hstack([ranked, new[: len(ranked)]]))
     law = plain.add_items(text, known_shares)
     given = Baskets._trusted(cases.given.indptr, cases.given.indices, law.n_items, None)
     posterior, ranked = posteriors_and_scores(law, given, MOST_RANKED)
     new = posterior @ law._inclusions_of(np.arange(n_known, law.n_items))
-    rows += _rows(data, "like, by text, keeping sets", "known", cases, new, n_known, ranked)
+    rows += rows_of("like, by text, keeping sets", "known", new, ranked)
     say(f"{data}: {len(wanted)} baskets are judged")
     return rows
 
@@ -262,17 +269,22 @@ def posteriors_and_scores(law: Any, given: Baskets, n_scored: int) -> tuple[Floa
 
 
 def _rows(
-    data: str, method: str, how: str, cases: Cases, scores: FloatArray, n_known: int, of_all: FloatArray | None = None
-) -> list[Row]:
-    """Return how high the hidden items are among new items, by scores of these or of all items, and of fewer baskets among all items."""
-    of_all, rows = scores[:MOST_RANKED] if of_all is None else of_all, []
+    data: str, cases: Cases, beside: dict[tuple[str, str], FloatArray], method: str, how: str, scores: FloatArray,
+    of_all: FloatArray | None = None,
+) -> list[Row]:  # fmt: skip
+    """Return how high the hidden items are among new items, by scores of these or of all items, and of fewer baskets among all items.
+
+    ``beside`` are the percentiles of the first method, popularity.
+    """
+    n_known, rows = cases.given.n_items, []
+    of_all = scores[:MOST_RANKED] if of_all is None else of_all
     new = scores[:, n_known:] if scores.shape[1] == of_all.shape[1] else scores
     for among, found, first in (("new", new, n_known), ("all", of_all, 0)):
         ranks, total = _ranks(found, cases, first)
         percentile, hit = 100 * (1 - ranks / np.maximum(total - 1, 1)), ranks < TOP
-        error = 1 / np.sqrt(len(ranks))
-        rows.append(Row(data, method, how, among, float(percentile.mean()), float(percentile.std() * error), float(hit.mean()),
-                        float(hit.std() * error), len(ranks), int(np.median(total))))  # fmt: skip
+        gain, error = percentile - beside.setdefault((how, among), percentile), 1 / np.sqrt(len(ranks))
+        of_each = (value for one in (percentile, hit, gain) for value in (float(one.mean()), float(one.std() * error)))
+        rows.append(Row(data, method, how, among, *of_each, len(ranks), int(np.median(total))))
     return rows
 
 

@@ -248,7 +248,15 @@ def new_items(rows: list[Record], fits: list[Record]) -> str:
     """Return how high hidden items are ranked, a table for each guess of their popularity, and what features do to the known items."""
     texts, data = [], list(dict.fromkeys(row["data"] for row in rows))
     measures = [(among, *measure) for among in ("new", "all") for measure in (("mpr", 1), ("hit_rate", 3))]
-    header = ["", "", "MPR among new", "hit rate@10 among new", "MPR among all", "hit rate@10 among all"]
+    header = [
+        "",
+        "",
+        "MPR among new",
+        "hit rate@10 among new",
+        "MPR among all",
+        "hit rate@10 among all",
+        "MPR among all − popularity",
+    ]
     for how, told in GUESSES.items():
         own = {(row["data"], row["method"], row["among"]): row for row in rows if row["popularity"] == how}
         lines = []
@@ -258,6 +266,8 @@ def new_items(rows: list[Record], fits: list[Record]) -> str:
                 best({method: float(own[name, method, among][measure]) for method in methods}, digits)
                 for among, measure, digits in measures
             ]
+            gains = {m: (float(own[name, m, "all"][key]) for key in ("gain", "gain_error")) for m in methods}
+            columns.append({m: "" if m == methods[0] else "{:+.1f} ± {:.1f}".format(*gains[m]) for m in methods})
             lines += [["" if i else f"**{name}**", m, *(c[m] for c in columns)] for i, m in enumerate(methods)]
         texts += [told, markdown_table(header, lines)]
     counts = []

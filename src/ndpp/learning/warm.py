@@ -61,9 +61,10 @@ def warm_objective(
             odds = odds * np.expm1(tied.log_totals)
         if law.base.n_rows < law.base.n_items or not odds.all():
             raise InvalidInputError(f"some items of the model can never occur. {NOT_FITTED}")
+        if X.any():
+            noise = NOISE * np.random.default_rng([seed, 3]).standard_normal(X.shape)
+            X = np.where(X.any(axis=1, keepdims=True), X, noise)
         values = components(np.log(odds), X, law.base.W, law.weights)
-        X, rng = values[2], np.random.default_rng([seed, 3])
-        X[~X.any(axis=1)] = NOISE * rng.standard_normal((int((~X.any(axis=1)).sum()), X.shape[1]))
         start = Components(*(torch.tensor(one, device=device, dtype=dtype).contiguous() for one in values))
         penalties = [
             float(1 / (2 * one.square().mean()).clamp(min=MOST_PENALTY**-1)) for one in (start.factors, start.X)
