@@ -137,9 +137,7 @@ def measure(*, quick: bool, seed: int, say: Say) -> Result:
         for row in rows
         if (row.among, row.popularity) == ("all", "known") and row.method != "popularity"
     ]
-    figure = effects(
-        gains, xlabel="MPR of hidden items among all items, minus that by popularity alone; shares of baskets known"
-    )
+    figure = effects(gains, xlabel="MPR of hidden items among all items, minus that by popularity alone")
     return Result({"hidden": HIDDEN, "top": TOP}, findings, {"": rows, "fits": fits}, figure, (NOTE,))
 
 

@@ -266,7 +266,7 @@ def new_items(rows: list[Record], fits: list[Record]) -> str:
                 best({method: float(own[name, method, among][measure]) for method in methods}, digits)
                 for among, measure, digits in measures
             ]
-            gains = {m: (float(own[name, m, "all"][key]) for key in ("gain", "gain_error")) for m in methods}
+            gains = {m: [float(own[name, m, "all"][key]) for key in ("gain", "gain_error")] for m in methods}
             columns.append({m: "" if m == methods[0] else "{:+.1f} ± {:.1f}".format(*gains[m]) for m in methods})
             lines += [["" if i else f"**{name}**", m, *(c[m] for c in columns)] for i, m in enumerate(methods)]
         texts += [told, markdown_table(header, lines)]
