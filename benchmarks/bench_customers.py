@@ -1,19 +1,21 @@
-"""A million customers on disk, on this machine: ``python benchmarks/bench_customers.py [--customers 1000000] [--items 5000]``.
+"""A million customers on disk, on this machine: ``python benchmarks/bench_customers.py [--customers N] [--items N] [-o FILE.json]``.
 
 Each customer has bought 40 items of a catalogue with a power law of popularity. Another process loads the file, asks for the next basket
 of customers here and there, makes next baskets in bulk with one thread and with two, adds one night's orders of one customer in fifty,
-and saves. It shows seconds, CPU seconds where the load of the machine would matter, and memory: what the process owns, and with the
+and saves. It records seconds, CPU seconds where the load of the machine would matter, and memory: what the process owns, and with the
 pages of the file that the system keeps for it as long as it has room.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,9 +23,10 @@ import ndpp
 from ndpp.baskets.orders import Orders
 from ndpp.customers import Habits
 from ndpp.customers.store import NEVER, Layers, Store
+from ndpp_experiments.record import machine
 
-OWN = 40
-"""Items of a customer."""
+OWN, ASKED = 40, 50_000
+"""Items of a customer; next baskets that are made in bulk."""
 
 
 def law(n_items: int) -> ndpp.Mixture:
@@ -50,46 +53,60 @@ def write(path: Path, n_customers: int, n_items: int) -> None:
     ndpp.Customers(law(n_items), Habits(), clock=1_700_000_000 if n else NEVER, layers=Layers(store, none)).save(path)
 
 
-def memory() -> str:
-    """Return what this process holds, in MB."""
-    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    own, whole = (int(status[name].split()[0]) / 1024 for name in ("RssAnon", "VmRSS"))
-    return f"{own:5.0f} MB own, {whole:5.0f} MB with pages of the file"
+class Steps:
+    """What each step takes: its time since the last one, and what the process holds after it, in MB."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin another step."""
+        self.began, self.cpu = time.perf_counter(), time.process_time()
+
+    def keep(self, what: str, **more: float) -> None:
+        """End a step."""
+        seconds, cpu = time.perf_counter() - self.began, time.process_time() - self.cpu
+        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        own, whole = (int(status[name].split()[0]) / 1024 for name in ("RssAnon", "VmRSS"))
+        self.rows.append(
+            {"what": what, "seconds": seconds, "cpu_seconds": cpu, "own_mb": own, "whole_mb": whole, **more}
+        )
+        print(
+            f"{what:45} {seconds:8.3f} s, CPU {cpu:8.3f} s, {own:5.0f} MB, {whole:5.0f} MB with pages of the file",
+            flush=True,
+        )
+        self.restart()
 
 
-def measure(path: Path, n_customers: int, n_items: int) -> None:
-    """Print what a process that loads the file needs."""
-    shop, rng = law(n_items), np.random.default_rng(1)
+def measure(path: Path, n_customers: int, n_items: int) -> list[dict[str, Any]]:
+    """Return what a process that loads the file needs."""
+    shop, rng, steps = law(n_items), np.random.default_rng(1), Steps()
     shop.inclusion_probabilities()
-    print(f"before                                       {memory()}")
-    start = time.perf_counter()
+    steps.keep(f"the process, with a law of {len(shop.weights)} missions")
     customers = ndpp.Customers.load(path, shop)
-    print(f"load                      {time.perf_counter() - start:8.3f} s        {memory()}")
+    steps.keep("load")
     customers.next_basket("000000007")
     chosen = [f"{i:09d}" for i in rng.integers(n_customers, size=1000)]
-    start = time.perf_counter()
+    steps.restart()
     for name in chosen:
         customers.next_basket(name)
-    print(f"next_basket, each         {(time.perf_counter() - start):8.3f} ms       {memory()}")
-    chosen = [f"{i:09d}" for i in rng.integers(n_customers, size=50_000)]
-    for n_jobs in (1, 2):
-        start, cpu = time.perf_counter(), time.process_time()
-        customers.recommend_many(chosen, n_jobs=n_jobs)
-        seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-        print(
-            f"recommend_many, {n_jobs} threads {50_000 / seconds:8.0f} per second {memory()} ({50_000 / cpu:,.0f} per CPU second)"
-        )
+    steps.keep("a next basket, one after another", times=len(chosen))
+    chosen = [f"{i:09d}" for i in rng.integers(n_customers, size=ASKED)]
+    steps.restart()
+    customers.recommend_many(chosen)
+    steps.keep("a next basket, in bulk", times=ASKED)
     n_orders = n_customers // 50
     sets = [np.unique(rng.integers(n_items, size=8)) for _ in range(n_orders)]
     who = np.array([f"{i:09d}" for i in rng.integers(n_customers + n_orders // 10, size=n_orders)])  # some are new
     when = np.datetime64("2026-01-01", "s") + rng.integers(86400, size=n_orders).astype("timedelta64[s]")
     night = Orders(ndpp.Baskets.from_lists(sets, n_items=n_items, basket_ids=range(n_orders)), who, when)
-    start = time.perf_counter()
+    steps.restart()
     customers = customers.update(night)
-    print(f"update, {n_orders:,} orders    {time.perf_counter() - start:8.3f} s        {memory()}")
-    start = time.perf_counter()
+    steps.keep(f"update with one night, {n_orders:,} orders")
     customers.save(path)
-    print(f"save, {len(customers):,}         {time.perf_counter() - start:8.3f} s        {memory()}")
+    steps.keep("save")
+    return steps.rows
 
 
 def main() -> None:
@@ -98,18 +115,32 @@ def main() -> None:
     parser.add_argument("--customers", type=int, default=1_000_000)
     parser.add_argument("--items", type=int, default=5000)
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("-o", "--output", type=Path)
     found = parser.parse_args()
     if found.file is not None:
-        measure(found.file, found.customers, found.items)
+        found.output.write_text(json.dumps(measure(found.file, found.customers, found.items)), encoding="utf-8")
         return
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "shop.customers"
-        start = time.perf_counter()
+        path, steps = Path(folder) / "shop.customers", Path(folder) / "steps.json"
+        before = machine()
         write(path, found.customers, found.items)
-        seconds = time.perf_counter() - start
-        print(f"made {found.customers:,} customers in {seconds:.1f} s: {path.stat().st_size / 2**20:,.0f} MB")
-        again = ["--file", str(path), "--customers", str(found.customers), "--items", str(found.items)]
+        record = {
+            "machine": before, "customers": found.customers, "items": found.items, "own": OWN, "file_mb": path.stat().st_size / 2**20,
+        }  # fmt: skip
+        again = [
+            "--file",
+            str(path),
+            "--customers",
+            str(found.customers),
+            "--items",
+            str(found.items),
+            "-o",
+            str(steps),
+        ]
         subprocess.run([sys.executable, __file__, *again], check=True)
+        record["rows"] = json.loads(steps.read_text(encoding="utf-8"))
+    if found.output is not None:
+        found.output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

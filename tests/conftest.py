@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Generator, Iterator
@@ -46,6 +47,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     last tests of another: what stands in front is not taken apart, and its fixtures are made once.
     """
     items.sort(key=lambda item: (not item.nodeid.startswith(DRAWING), not item.nodeid.startswith(QUIET)))
+
+
+def pytest_collection_finish() -> None:
+    """Leave what has been imported and collected, millions of objects that stay, out of every garbage collection from here on."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

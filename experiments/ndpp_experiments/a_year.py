@@ -28,13 +28,13 @@ from ndpp.datasets import make_baskets
 from ndpp.errors import needing
 from ndpp.metrics import hit_rate_at
 from ndpp_experiments.plots import Curve, Panel, convergence_curves
-from ndpp_experiments.record import Finding, Result, Say
+from ndpp_experiments.record import Finding, Result, Say, machine
 
 FIRST = 3
 """Months that are fitted before the first update."""
 JUDGED, RANKED = 20_000, 5000
 """Most orders of a month whose log-likelihood is computed, and most from which an item is taken."""
-ANEW, UPDATED, WARM, NEVER = "fitted anew", "updated", "updated with all orders", "never updated"
+ANEW, UPDATED, NEVER = "fitted anew", "updated", "never updated"
 QUICK: dict[str, Any] = {"n_missions": 3, "rank": 4, "families": None, "max_epochs": 2}
 """Settings of the models of a quick run."""
 MOST_ITEMS = 100
@@ -125,14 +125,12 @@ def year(
             began = time.perf_counter()
             judged[ANEW] = ndpp.fit(Baskets.concat(months[:k]), device=device, random_state=seed, **settings)
             seconds[ANEW] = time.perf_counter() - began
-        for kind in (UPDATED, WARM) if k > FIRST else ():
-            began, old = time.perf_counter(), Baskets.concat(months[: k - 1]) if kind == WARM else None
-            models[kind] = ndpp.update(
-                models[kind], months[k - 1], device=device, random_state=seed, force=True, keep=old
-            )
-            seconds[kind] = time.perf_counter() - began
+        if k > FIRST:
+            began = time.perf_counter()
+            models[UPDATED] = ndpp.update(models[UPDATED], months[k - 1], device=device, random_state=seed, force=True)
+            seconds[UPDATED] = time.perf_counter() - began
         if k == FIRST:
-            models = dict.fromkeys((NEVER, UPDATED, WARM), judged[ANEW])
+            models = dict.fromkeys((NEVER, UPDATED), judged[ANEW])
         rows = _judged({**judged, **models}, months[k], k, sum(map(len, months[:k])), seconds, seed, anew.get(k))
         for row in rows:
             yield row
@@ -211,11 +209,13 @@ def main(source: str, target: str, device: str = "cuda", known: str = "") -> Non
     def say(text: str) -> None:
         print(f"{time.perf_counter() - began:6.1f} s  {text}", file=sys.stderr, flush=True)
 
-    name = torch.cuda.get_device_name() if device != "cpu" else "cpu"
+    about = machine()
+    if device != "cpu":
+        about["device"] = torch.cuda.get_device_name()
     before = read_rows(Path(known)) if known else []
     for row in year(read_months(Path(source)), {}, device=device, seed=0, say=say, known=before):
         rows.append(row._asdict())  # written now: whoever stops it keeps the months so far
-        write_text(Path(target), json.dumps({"device": name, "rows": rows}, indent=1) + "\n")
+        write_text(Path(target), json.dumps({"machine": about, "rows": rows}, indent=1) + "\n")
 
 
 def read_rows(path: Path) -> list[Month]:

@@ -165,8 +165,8 @@ def show_recommendations(mixture: Mixture) -> None:
             print(f"  drawn: {_listed(labels[i] for i in drawn.tolist() if i not in given)}")
 
 
-def show_dinner(mixture: Mixture, goods: Goods) -> None:
-    """Draw dinners that keep to a budget."""
+def dinners(mixture: Mixture, goods: Goods) -> Any:
+    """Return a sampler of dinners that keep to a budget."""
     limits = [
         Limit(goods.of(*MEAT), 1, 1, name="meat or fish"),
         Limit(goods.of(*VEGETABLES), 2, 3, name="vegetables"),
@@ -174,19 +174,27 @@ def show_dinner(mixture: Mixture, goods: Goods) -> None:
         Limit(goods.price, most=BUDGET, name="dollars"),
     ]
     other = sorted(set(range(mixture.n_items)) - set(goods.of(*MEAT, *VEGETABLES, *SIDES, *DAIRY, *SEASONING)))
+    return mixture.sampler(limits=limits, exclude=other)
+
+
+def priced(mixture: Mixture, goods: Goods, items: np.ndarray) -> tuple[float, str]:
+    """Return what some items cost, and their names with their prices, the dearest first."""
+    labels, prices = mixture.labels or (), goods.price
+    named = (f"{labels[i].strip()} {prices[i]:.2f}" for i in items[np.argsort(-prices[items])].tolist())
+    return float(prices[items].sum()), ", ".join(named)
+
+
+def show_dinner(mixture: Mixture, goods: Goods) -> None:
+    """Draw dinners that keep to a budget."""
     _title(f"A dinner for at most {BUDGET:g} dollars")
     print(
         "One meat or fish, two or three vegetables, one pasta, rice, potatoes or bread, and nothing but what goes into a dinner."
     )
     print("A price is the median of what was paid.\n")
-    labels, prices = mixture.labels or (), goods.price
-    sampler = mixture.sampler(limits=limits, exclude=other)
+    sampler = dinners(mixture, goods)
     drawn = sampler.sample(N_DINNERS, rng=0)
     for items in drawn.baskets:
-        print(
-            f"  {prices[items].sum():5.2f}  "
-            + ", ".join(f"{labels[i].strip()} {prices[i]:.2f}" for i in items[np.argsort(-prices[items])].tolist())
-        )
+        print("  {:5.2f}  {}".format(*priced(mixture, goods, items)))
     chance = sampler.estimate()[0] * np.exp(sampler.log_bound)
     print(
         f"\nAbout one trip in {1 / chance:,.0f} is like this. These are exact samples of such trips, of "

@@ -65,7 +65,7 @@ def measure(*, quick: bool, seed: int, say: Say) -> Result:
     name, law, cases = _small_law(seed) if quick else _large_law(seed, say)
     found = [_timed(law, case, limits, 20 if quick else 200, seed) for case, limits in cases.items()]
     say(name)
-    methods = _methods(400 if quick else 5000, seed)
+    methods = _methods(200 if quick else 5000, seed)
     known = [row for row in found if row.exact is not None]
     findings = [
         Finding("P(limits) of accepted proposals and from generating functions, largest difference in standard errors", "",

@@ -31,7 +31,7 @@ PUBLISHED = {
     "gear": -9.04, "gifts": -3.47, "health": -7.24, "media": -7.69, "moms": -3.53, "safety": -4.28, "strollers": -5.00, "toys": -7.62,
 }  # fmt: skip
 """Mean test log-likelihood of SimplePGC."""
-QUICK, FEW, EPOCHS = ("gifts", "moms"), 300, 1
+QUICK, FEW, EPOCHS = ("gifts", "moms"), 150, 1
 """Categories of a quick run, training registries of each, and epochs."""
 MODEL = "MixtureNDPP"
 

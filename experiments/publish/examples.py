@@ -1,4 +1,4 @@
-"""Run the examples of ``docs/cli.md`` and write what they print into the page: ``python experiments/publish/examples.py``.
+"""Run the examples of some pages and write what they print into them: ``python experiments/publish/examples.py [PAGE.md …]``.
 
 A line that begins with ``$`` is a command, and what follows is its output; Python blocks are run in between. Output that differs in times
 alone stays as it is.
@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
+DOCS, PAGES = Path(__file__).resolve().parents[2] / "docs", ("cli.md", "shop-over-a-year.md")
 TIME = re.compile(r"\d[\d.]* (s|min)\b")
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -36,7 +36,7 @@ def written(block: re.Match[str]) -> str:
     """Return a block with the output of now."""
     kind, text = block.groups()
     if kind == "python":
-        exec(compile(text, PAGE.name, "exec"), {})
+        exec(compile(text, "a page", "exec"), {})
         return block[0]
     lines = [f"$ {line}\n{current(line, before)}" for line, before in examples(text)]
     return f"```console\n{''.join(lines)}```"
@@ -45,15 +45,15 @@ def written(block: re.Match[str]) -> str:
 def current(line: str, before: str) -> str:
     """Return what a command prints now, or before if only times differ."""
     now = printed(line)
-    same = line.startswith("ndpp bench") or TIME.sub("", now) == TIME.sub("", before)
-    return before if same else now
+    return before if TIME.sub("", now) == TIME.sub("", before) else now
 
 
 def main() -> None:
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONUTF8": "1"}
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        text = BLOCK.sub(written, PAGE.read_text(encoding="utf-8"))
-    PAGE.write_text(text, encoding="utf-8")
+    for page in sys.argv[1:] or PAGES:
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            text = BLOCK.sub(written, (DOCS / page).read_text(encoding="utf-8"))
+        (DOCS / page).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

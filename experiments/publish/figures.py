@@ -1,11 +1,11 @@
 """Write every published figure from the recorded results: ``python experiments/publish/figures.py``.
 
-``--check`` tells whether all are up to date. Pages have blocks ``<!-- NAME: written by experiments/publish/figures.py -->`` …
-``<!-- NAME: end -->``; what stands between is replaced, so no figure is typed by hand. README.md and docs/benchmarks.md take
-theirs from one run of ``benchmarks/bench_samplers.py`` (results/samplers.csv and .json, results/single.json), of
-``bench_prepare.py`` (results/prepare.json), of ``bench_mixture.py`` and of ``benchmarks/gpu.py``; the other pages, and the comparison in
-the README, from results and benchmarks/results, by the modules beside this one; the table of docs/theory.md from the registry of samplers.
-paper/paper.md repeats some tables of docs/compare.md.
+``--check`` tells whether all are up to date, and whether a measurement was typed into a page (``typed.py``). Pages have blocks
+``<!-- NAME: written by experiments/publish/figures.py -->`` … ``<!-- NAME: end -->``; what stands between is replaced, so no figure is
+typed by hand. README.md and docs/benchmarks.md take theirs from one run of ``benchmarks/bench_samplers.py`` (results/samplers.csv and
+.json, results/single.json), of ``bench_prepare.py`` (results/prepare.json), of ``bench_mixture.py`` and of ``benchmarks/gpu.py``; the
+other pages, and the comparison in the README, from results and benchmarks/results, by the modules beside this one; the table of
+docs/theory.md from the registry of samplers. paper/paper.md repeats some tables of docs/compare.md.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ import figures_evaluation
 import figures_gpu
 import figures_learning
 import figures_scale
+import figures_shop
+from typed import BLOCK, everywhere
 from units import duration
 
 from ndpp.samplers.registry import SAMPLERS, WALK, SamplerSpec
@@ -30,7 +32,6 @@ from ndpp_experiments.record import grouped, markdown_table, on_machine
 from ndpp_experiments.samplers_timed import EXACT, PAPERS_WALK, PREPARATION, SamplerTime, times_exact
 
 ROOT = Path(__file__).resolve().parents[2]
-BLOCK = re.compile(r"(<!-- (\w+): written by experiments/publish/figures\.py -->\n).*?(<!-- \2: end -->)", re.DOTALL)
 TASKS = {"k = 10": "10 items", "k = 50": "50 items", "any size": "any size"}
 SIZES = dict(zip(TASKS, (10, 50, None)))
 Row = dict[str, Any]
@@ -64,6 +65,10 @@ class Results:
         """Return the rows of a table."""
         with open(self.root / name, newline="", encoding="utf-8") as file:
             return list(csv.DictReader(file))
+
+    def tables(self, *names: str) -> list[list[dict[str, str]]]:
+        """Return the rows of tables of experiments."""
+        return [self.rows(f"results/{name}.csv") for name in names]
 
     def of(self, sampler: str, task: str) -> list[SamplerTime]:
         """Return the times of one sampler and task, one per kernel."""
@@ -284,13 +289,27 @@ def pages(root: Path = ROOT) -> dict[str, str]:
     texts["paper/paper.md"]["models"] = figures_evaluation.hit_rates(summary["records"])
     texts["README.md"]["compared"] = figures_evaluation.at_a_glance(summary["records"], peers)
     texts["docs/quality.md"] = figures_evaluation.parts(summary["records"], quality["records"], peers, alike)
-    next_basket, within = (results.rows(f"results/{name}.csv") for name in ("next_basket", "next_basket-within"))
-    texts["docs/quality.md"]["next_basket"] = figures_evaluation.next_basket(next_basket, within)
-    hidden, fits = (results.rows(f"results/{name}.csv") for name in ("new_items", "new_items-fits"))
-    texts["docs/production.md"] = {"new_items": figures_evaluation.new_items(hidden, fits)}
+    baskets = results.tables("next_basket", "next_basket-within")
+    texts["docs/quality.md"]["next_basket"] = figures_evaluation.next_basket(*baskets)
+    texts["docs/shop-over-a-year.md"] = {
+        "customers": figures_shop.households(*baskets),
+        "year": figures_shop.a_year(results.rows("results/a-year.csv"), results.read("results/a-year.json")),
+        "prices": figures_shop.prices(
+            *results.tables("prices", "prices-departments"), results.read("results/prices.json")
+        ),
+    }
+    texts["docs/production.md"] = {
+        "new_items": figures_evaluation.new_items(*results.tables("new_items", "new_items-fits"))
+    }
     texts["docs/rankings.md"] = {"begun": figures_evaluation.begun(begun)}
-    texts["docs/mixtures.md"] = figures_evaluation.begun_in_full(begun)
-    texts["docs/fitting.md"] = figures_learning.parts(learning)
+    demo, customers = results.read("results/demo.json"), results.read("benchmarks/results/customers.json")
+    texts["README.md"] |= figures_shop.at_a_glance(demo)
+    texts["docs/mixtures.md"] = figures_evaluation.begun_in_full(begun) | {"demo": figures_shop.demo(demo)}
+    texts["docs/customers.md"] = {"large": figures_shop.customers(customers)}
+    texts["docs/limits.md"] = figures_shop.limits(
+        *results.tables("limits", "limits-methods"), results.read("results/limits.json")
+    )
+    texts["docs/fitting.md"] = figures_learning.parts(learning, summary["records"])
     texts["docs/scale.md"] = figures_scale.parts(scale)
     texts |= {"docs/gpu.md": figures_gpu.parts(gpu), "docs/gpu-internals.md": figures_gpu.internals(gpu, counters)}
     return {page: filled((root / page).read_text(encoding="utf-8"), parts) for page, parts in texts.items()}
@@ -305,6 +324,8 @@ def main() -> None:
     if "--check" in sys.argv[1:]:
         if old := stale():
             sys.exit(f"not what the results say: {', '.join(old)}; run python experiments/publish/figures.py")
+        if found := everywhere(ROOT):
+            sys.exit("\n".join(["typed, and not written from results:", *found]))
         return
     for page, text in pages().items():
         (ROOT / page).write_text(text, encoding="utf-8")

@@ -167,16 +167,18 @@ def diverse_gpu(found: Record | None) -> str:
     rows = []
     for row in found["records"]:
         cells = _bold([duration(row[name], 3) for name in ("torch", "ndpp")], row["ndpp"] < row["torch"])
+        cells.insert(1, duration(row["torch in double precision"], 3))
         rows.append(
             [f"{row['items']:,} × {row['columns']}", str(row["k"]), *cells, f"{row['torch'] / row['ndpp']:.2f} ×"]
         )
-    header = ["items × columns", "k", "plain greedy in torch", "`ndpp`", "faster than torch"]
+    header = ["items × columns", "k", "plain greedy in torch", "in double precision", "`ndpp`", "faster than torch"]
     same = (
         "Both find the same items."
         if all(row["same"] for row in found["records"])
         else "Near-ties may be broken differently."
     )
-    return f"{_unbroken(markdown_table(header, rows))}\n\n{found['machine']['device']}, torch {found['machine']['torch']}. {same}\n"
+    about = f"{found['machine']['device']}, torch {found['machine']['torch']}. Single-precision tensors; `ndpp` computes in double. {same}"
+    return f"{_unbroken(markdown_table(header, rows))}\n\n{about}\n"
 
 
 # -- models ------------------------------------------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def parts(out: dict[str, Any]) -> dict[str, str]:
     return {
         "rates": f"`benchmarks/gpu.py` on an {machine['device']}, torch {machine['torch']}, Triton {machine['triton']}; whole calls, results "
         f"on the host included, medians. A and B are the kernels learned from UK Retail (3,941 items, rank 200); the million items are A's, each "
-        f"many times with a tenth of noise; the symmetric kernel has rank 100 and 53 items per set on average. Measured ceilings: {top['copy_TB_s']:.2f} TB/s copy (bytes read and written), "
+        f"many times with a tenth of noise; the symmetric kernel has rank 100. Measured ceilings: {top['copy_TB_s']:.2f} TB/s copy (bytes read and written), "
         f"{top['fp64_TFLOP_s']:.0f} TFLOP/s product in double precision.\n\n" + rates(out["rates"]) + "\n"
         f"A million items cost {double[10]['rate'] / large[10]:.2f} and {double[50]['rate'] / large[50]:.2f} times as much per sample as 3,941 "
         "(target: at most 1.3). The first call plans the circles and loads kernels; where Triton has not compiled them yet, that comes "

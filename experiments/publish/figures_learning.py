@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ndpp_experiments.record import markdown_table, on_machine
+from units import duration
+
+from ndpp_experiments.record import grouped, markdown_table, on_machine
 
 Record = dict[str, Any]
 NAMES = {
@@ -50,9 +52,20 @@ def kernels(records: list[Record]) -> str:
             rows.append([(f"**{title}**", shape, "")[min(i, 2)], *cells])
         said.append(f"{title} {spread(own)}{cut(own)}")
     header = ["data", "model", "log-likelihood", "gain", "MPR", "AUC", "hit rate@10", "expected proposals"]
-    return "\n\n".join(
-        [markdown_table(header, rows), losses(records), f"`NDPP` over its training seeds: {'; '.join(said)}."]
-    )
+    seeds = f"`NDPP` over its training seeds: {'; '.join(said)}."
+    return "\n\n".join([markdown_table(header, rows), losses(records), seeds, times(records)])
+
+
+def times(records: list[Record]) -> str:
+    """Say how long the training runs took, on each kind of machine."""
+    said = []
+    for where, own in grouped([r for r in records if r.get("steps")], lambda record: record["where"]).items():
+        whole, steps = (
+            [f(record) for record in own] for f in (lambda r: r["seconds"], lambda r: r["seconds"] / r["steps"])
+        )
+        ranges = [f"{duration(min(values))} to {duration(max(values))}" for values in (whole, steps)]
+        said.append(f"{ranges[0]} on an {where}, {ranges[1]} per step")
+    return f"Training took {'; '.join(said)}, several runs at once."
 
 
 def spread(records: list[Record]) -> str:
@@ -110,6 +123,17 @@ def speed(found: dict[str, Any]) -> str:
     return markdown_table(["", "CPU time, one core", "target"], rows)
 
 
-def parts(learning: dict[str, Any]) -> dict[str, str]:
+def trained(records: list[Record]) -> str:
+    """Return how long the default model was trained on each data set, where that is known."""
+    rows = []
+    for data, title in NAMES.items():
+        own = next(r for r in records if (r["data"], r["model"], r["seed"]) == (data, "MixtureNDPP", 0))
+        if own.get("where"):
+            size = f"{own['n_train']:,} baskets, {own['n_items']:,} items"
+            rows.append([title, size, str(own["epochs"]), duration(own["seconds"]), own["where"]])
+    return markdown_table(["data", "", "epochs", "training", "on"], rows) + "\n"
+
+
+def parts(learning: dict[str, Any], records: list[Record]) -> dict[str, str]:
     """Return the blocks of ``docs/fitting.md`` by name."""
-    return {"speed": f"{speed(learning)}\n\n{on_machine(learning['machine'])}.\n"}
+    return {"speed": f"{speed(learning)}\n\n{on_machine(learning['machine'])}.\n", "trained": trained(records)}

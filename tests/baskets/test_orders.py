@@ -208,3 +208,27 @@ def test_orders_made_by_hand_are_checked() -> None:
     assert orders.customers.tolist() == ["4", "3"]
     with pytest.raises(ValueError, match="read-only"):
         orders.customers[0] = "5"
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet"])
+def test_tables_hold_the_context_and_partial_reading_leaves_out_what_is_not_there(kind: str, tmp_path: Path) -> None:
+    orders = read(tmp_path, {**LINES, "town": ["a, b", "a, b", "NA", "c", "c"]}, context=["town", "weekday"])
+    path = tmp_path / f"context.{kind}"
+    orders.in_context()[:2].write(path)
+    again = Orders.read(path, context=["town", "weekday"])
+    assert again.baskets == orders.baskets[:2].relabel({})
+    assert {name: words.tolist() for name, words in again.context.items()} == {
+        "town": ["", "a, b"], "weekday": ["Sunday", "Monday"],
+    }  # fmt: skip
+    part = Orders.read(path, context=["season", "weekday", "hour"], time="when", partial=True)
+    assert (list(part.context), part.times) == (["weekday"], None)
+    late = Orders.read(tmp_path / "orders.csv", **COLUMNS, context=["hour", "x"], partial=True)
+    assert (list(late.context), late.known) == (["hour"], ("hour", "weekday", "month", "season"))
+    in_season = late.in_context(["season"])
+    assert in_season.context["season"].tolist() == ["spring", "spring", "winter"]  # type: ignore[attr-defined]
+    with pytest.raises(InvalidInputError, match="names 'store', but these orders have hour, weekday, month, season"):
+        late.in_context(["store"])
+    bad = csv(tmp_path / "bad.csv", {**LINES, "when": ["?"] * 5})
+    assert Orders.read(bad, **COLUMNS, context=["store"], partial=True).times is None  # not needed
+    with pytest.raises(InvalidInputError, match="is not a time"):
+        Orders.read(bad, **COLUMNS, context=["hour"], partial=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import ndpp
+from ndpp.baskets.orders import Orders
 from ndpp.samplers import LawSampler
 
 
@@ -56,6 +58,46 @@ def test_fit_and_info(call, orders, tmp_path):
     ]
     assert best[0] in ("bread", "butter", "jam")
     assert best[1] in ("tea", "milk", "sugar")
+
+
+def test_an_evaluation_is_in_context(call, orders, tmp_path):
+    """By the columns of the file, also of those that fit sets aside; without them, by the plain weights, and it is said."""
+    path, names = tmp_path / "m.safetensors", ["--basket", "order", "--item", "product"]
+    words = ["--missions", 2, "--max-epochs", 2, "--families", "none", "--test", 60]
+    assert call("fit", orders, "-o", path, *names, "--time", "when", "--context", "shop,weekday", *words).code == 0
+    law, test = ndpp.load(path), pd.read_csv(tmp_path / "m.test.csv", dtype=str)
+    assert list(test) == ["basket", "item", "shop", "weekday"]
+    judged = Orders.read(tmp_path / "m.test.csv", context=["shop"], labels=law.labels)
+
+    def judge(file, *more):
+        done = call("evaluate", path, file, "--bootstrap", 0, *more, "--json")
+        assert done.code == 0, done.err
+        found = {one["metric"]: one["value"] for one in done.json["results"] if one["model"] == "model"}
+        return found, done.json.get("context"), call("evaluate", path, file, "--bootstrap", 0, *more).out
+
+    found, context, out = judge(tmp_path / "m.test.csv")
+    logs = [law.at(shop=shop).log_prob(basket) for shop, basket in zip(judged.context["shop"], judged.baskets)]
+    assert found["log-likelihood"] == pytest.approx(np.mean(logs), abs=1e-9)
+    assert (context, "Each basket is judged in its own context, by shop." in out) == (["shop"], True)
+    judged.baskets.write(tmp_path / "plain.csv")
+    judged.baskets.write(tmp_path / "plain.txt")
+    for name in ("plain.csv", "plain.txt"):
+        plain, context, out = judge(tmp_path / name)
+        assert plain["log-likelihood"] == pytest.approx(law.log_probs(judged.baskets).mean(), abs=1e-9)
+        assert found["log-likelihood"] > plain["log-likelihood"] + 0.1
+        assert found["MPR"] > plain["MPR"] - 1
+        assert context == []
+        assert f"{name} has no column 'shop': the model is judged with its plain weights." in " ".join(out.split())
+    at, context, _ = judge(tmp_path / "m.test.csv", "--at", "shop=1")
+    assert at["log-likelihood"] == pytest.approx(law.at(shop=1).log_probs(judged.baskets).mean(), abs=1e-9)
+    days = law.with_context({"weekday": ("Sunday", "Monday")}, np.array([[1.0, -1.0], [-1.0, 1.0]]))
+    ndpp.save(days, path)
+    derived, context, _ = judge(orders, *names, "--time", "when")
+    assert context == ["weekday"]
+    every = Orders.read(orders, basket="order", item="product", time="when", context=["weekday"], labels=law.labels)
+    expected = days.log_probs(every.baskets, context=every.context).mean()
+    assert derived["log-likelihood"] == pytest.approx(expected, abs=1e-9)
+    assert "; --time derives it" in judge(orders, *names)[2]
 
 
 def test_every_command_takes_the_model_in_a_context(call, mixture, tmp_path):

@@ -7,12 +7,15 @@ import signal
 import time
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import ndpp
 import only_posix
 from command import end, pausing, spawn
 from ndpp import Baskets
+from ndpp.baskets.orders import Orders
+from ndpp.baskets.weighted import WeightedBaskets
 from ndpp.errors import DataWarning
 
 pytest.importorskip("torch")
@@ -68,6 +71,46 @@ def test_an_update_reports_what_changed(call, folder):
     assert (
         "all of these orders were in an earlier update. Leave them out, or count them again with --force." in again.err
     )
+
+
+def test_an_update_learns_context_anew_where_the_orders_have_it(call, tmp_path):
+    """The model takes breakfast for that of store 1; tonight it is that of store 2, and of a new store 3 on Sunday."""
+    plain = shop()
+    law = plain.with_context({"store": ("1", "2")}, np.array([[1.5, -1.5], [-1.5, 1.5]]))
+    path, new, rng = tmp_path / "shop.safetensors", tmp_path / "new.safetensors", np.random.default_rng(0)
+    ndpp.save(law, path, metadata={"baskets": {"number": 500}})
+    store = rng.integers(1, 4, 600)
+    kinds = [plain.sample(600, component=c, rng=c).to_lists() for c in (0, 1)]
+    early = rng.random(600) < np.array([0.1, 0.9, 0.9])[store - 1]
+    sets = [kinds[int(not is_early)][i] for i, is_early in enumerate(early)]
+    known = {"store": store.astype(str), "weekday": np.where(store == 3, "Sunday", "Monday")}
+    tonight = Baskets.from_lists(sets, labels=law.labels, basket_ids=range(600))
+    WeightedBaskets.of(tonight, None, known).write(tmp_path / "tonight.csv")
+    tonight.write(tmp_path / "plain.csv")
+    WeightedBaskets.of(tonight[store == 2], None, {"store": known["store"][store == 2]}).write(tmp_path / "one.csv")
+    words = ["update", path, tmp_path / "tonight.csv", "-o", new]
+    told = call(*words, "--json").json
+    assert (told["context"]["column"], told["context"]["kept"]) == ("store", True)
+    assert told["after"] - told["before"] > 0.9 * told["context"]["gain"] > 0
+    found = ndpp.load(new)
+    assert found.context == {"store": ("1", "2", "3")}
+    bread = [found.at(store=word).inclusion_probabilities()[0] for word in "123"]
+    assert min(bread[1:]) > 2 * bread[0]
+    orders = tmp_path / "tonight.csv"
+    assert ndpp.load(new).gate.shifts == pytest.approx(ndpp.update(path, orders).law_.gate.shifts)
+    assert (
+        ndpp.update(path, Orders.read(orders, context=["store"])).context
+        == ndpp.update(path, pd.read_csv(orders)).context
+    )
+    assert "Context learned anew, by store: +" in call(*words).out
+    for name, sentence in {
+        "plain": "Context carried over: the orders have no column 'store'",
+        "one": "Context carried over: the orders have one value of store",
+    }.items():
+        done = call("update", path, tmp_path / f"{name}.csv", "-o", new, "--force")
+        assert done.code == 0, done.err
+        assert sentence in done.out
+        assert ndpp.load(new).gate.shifts == pytest.approx(law.gate.shifts)
 
 
 def test_a_refused_update_writes_nothing(call, folder):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib
 import json
 import re
@@ -12,16 +13,25 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", "paper/paper.md", *(f"docs/{name}.md" for name in (
-    "theory", "benchmarks", "compare", "fitting", "mixtures", "quality", "rankings", "scale", "gpu", "gpu-internals"
+    "theory", "benchmarks", "compare", "customers", "fitting", "limits", "mixtures", "quality", "rankings", "scale", "gpu", "gpu-internals",
+    "shop-over-a-year",
 ))]  # fmt: skip
-MEASURED = re.compile(r"\d(\.\d+)? ?(ms|s|min|h|days|years|µs|MB|GB|×)(?!\w)")
 
 
 @pytest.fixture(scope="module")
 def figures():
+    return module("figures")
+
+
+@pytest.fixture(scope="module")
+def typed():
+    return module("typed")
+
+
+def module(name: str):
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "experiments" / "publish"))
-        return importlib.import_module("figures")
+        return importlib.import_module(name)
 
 
 @pytest.fixture
@@ -89,22 +99,68 @@ def test_a_block_that_is_missing_is_told(figures, copy):
         figures.pages(copy)
 
 
-CLEAN = ["README.md", *(f"docs/{name}.md" for name in (
-    "benchmarks", "choosing", "coming_from_dppy", "compare", "diversity", "gallery", "gpu", "guide", "index", "quickstart", "rankings",
-    "theory", "theory-laws",
-))]  # fmt: skip
-"""Pages without a measurement that was typed; the others have some, with the script that made them."""
+@pytest.mark.parametrize(
+    ("name", "column", "page"),
+    [
+        ("prices", "effect", "shop-over-a-year"),
+        ("prices-departments", "effect", "shop-over-a-year"),
+        ("limits", "seconds", "limits"),
+        ("limits-methods", "distance", "limits"),
+        ("a-year", "hit_rate", "shop-over-a-year"),
+    ],
+)
+def test_another_result_of_an_experiment_changes_its_page(figures, copy, name, column, page):
+    path = copy / "results" / f"{name}.csv"
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    rows[-1 if name == "a-year" else 0][column] = "0.777"
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    assert figures.stale(copy) == [f"docs/{page}.md"]
 
 
-@pytest.mark.parametrize("page", CLEAN)
-def test_no_measurement_stands_outside_the_blocks(figures, page):
-    assert not MEASURED.search(figures.BLOCK.sub("", (ROOT / page).read_text(encoding="utf-8")))
+def test_no_measurement_was_typed(typed):
+    assert typed.everywhere(ROOT) == []
 
 
-def test_a_measurement_is_told_from_other_numbers(figures):
-    assert MEASURED.search(figures.BLOCK.sub("", "It takes 8.1 ms."))
-    assert MEASURED.search((ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8"))
-    assert not MEASURED.search("Sets of 10 sizes, 3 samples.")
+def test_nothing_is_allowed_that_stands_nowhere(typed):
+    assert typed.unused(ROOT) == []
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "A sample takes 8.1 ms.", "It takes 8 s.", "It took 12 minutes.", "That is done in two minutes.", "It holds 340 MB.", "400 GiB",
+        "It is 3 times as fast as before.", "It is twenty times faster.", "It keeps 71 % of the gain.", "It gains 2 nats.",
+        "It draws 150,000 exact samples per second.", "48,000 per CPU second", "The hit rate is 0.34.", "| recall | .218 |", "−1.80 ± 0.09",
+    ],
+)  # fmt: skip
+def test_a_measurement_that_was_typed_is_found(typed, planted):
+    """Each is found on a page of its own and on one that has everything else, also where the page may say something like it."""
+    assert len(typed.typed(planted)) >= 1
+    for page in ("README.md", "docs/serving.md", "docs/limits.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert typed.typed(f"{text}\n{planted}\n", typed.ALLOWED.get(page, ()))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Sets of 10 sizes, 3 samples.", "`sleep 5 s`", "```\n2.5 ms\n```", "$x = 0.5$", "$$\n0.5\n$$", "[link](page-0.5.html)", "https://x.org/1.5",
+        "<!-- a: written by experiments/publish/figures.py -->\n\n5 ms\n\n<!-- a: end -->", "Python 3.11 to 3.13", "95 % intervals",
+    ],
+)  # fmt: skip
+def test_what_is_no_prose_and_no_measurement_may_be_typed(typed, text):
+    assert typed.typed(text) == []
+
+
+def test_a_docstring_may_not_have_measurements_either(typed, tmp_path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "fast.py").write_text('"""A draw takes 5 ms.\n\n>>> wait("5 s")\n"""\n', encoding="utf-8")
+    ((name, text),) = typed.docstrings(tmp_path)
+    assert (name, len(typed.typed(text))) == ("src/fast.py", 1)
 
 
 @pytest.mark.parametrize(

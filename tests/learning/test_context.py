@@ -11,11 +11,11 @@ import ndpp
 from ndpp import Baskets, Mixture
 from ndpp._stop import stopping
 from ndpp.baskets.orders import Orders
+from ndpp.baskets.weighted import WeightedBaskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.gate import Gain
 from ndpp.learning import NDPP, MixtureNDPP
 from ndpp.learning import context as learned
-from ndpp.learning.batches import WeightedBaskets
 from ndpp.learning.run import OutOfTime
 
 C, N_ITEMS = 3, 12
@@ -248,3 +248,63 @@ def test_too_many_values_are_refused(monkeypatch):
     sets = Baskets.from_lists([["bread", "butter"], ["tea"]] * 20)
     with pytest.raises(InvalidInputError, match="40 different values of 'time', such as '0'; at most 30"):
         MixtureNDPP().fit(sets, context={"time": range(40)})
+
+
+# -- an update -----------------------------------------------------------------------------------------------------------------------
+
+
+def moved(baskets: WeightedBaskets, **names: str) -> WeightedBaskets:
+    """Return the baskets with other names of their stores."""
+    store = np.array([names.get(f"s{word}", word) for word in baskets.context["store"]])
+    made = WeightedBaskets.of(baskets, None, {**baskets.context, "store": store})
+    assert isinstance(made, WeightedBaskets)
+    return made
+
+
+def test_an_update_learns_what_changes_and_new_values(law):
+    """Stores 1 and 2 have changed places, and x is now called 9; "noise" is not of the law. The rest of the gate stays."""
+    levels = {"store": ("1", "2", "10", "x"), "till": ("a", "b")}
+    tills = np.array([[0.2, -0.1, 0.0], [-0.2, 0.1, 0.0]])
+    before = law.with_context(levels, np.vstack([STORES, tills]))
+    every = moved(baskets_in_context(law, 4500, seed=5), s1="2", s2="1", sx="9")
+    training, held_out = every[:3000], every[3000:]
+    gate, gain = learned.relearn_context(before, training, held_out)
+    assert (gain.column, gain.n_values, gain.kept) == ("store", 5, True)
+    after = law.with_context(gate.levels, gate.shifts)
+    assert after.context == {"store": ("1", "2", "10", "x", "9"), "till": ("a", "b")}
+    assert gate.shifts[5:] == pytest.approx(tills)
+    assert gate.shifts[3] == pytest.approx(STORES[3], abs=0.01)  # nothing was heard of x
+    gained = after.log_probs(held_out, context=held_out.context) - before.log_probs(held_out, context=held_out.context)
+    assert np.mean(gained) == pytest.approx(gain.gain, abs=1e-5)
+    assert gain.gain > 5 * gain.error
+    for word, shift in zip(("2", "1", "10"), STORES):
+        expected = law.weights * np.exp(shift)
+        assert after.at(store=word).weights == pytest.approx(expected / expected.sum(), abs=0.15)  # the mean stays
+    base, shares = (
+        np.vstack([STORES, np.zeros(C)]),
+        np.array([np.mean(training.context["store"] == w) for w in after.context["store"]]),
+    )
+    assert shares @ (gate.shifts[:5] - base) == pytest.approx(np.zeros(C), abs=1e-9)
+
+    def value(shifts: np.ndarray) -> float:
+        own = law.with_context({"store": gate.levels["store"]}, shifts)
+        return float(
+            own.log_probs(training, context=training.context).sum() - gain.strength / 2 * np.sum((shifts - base) ** 2)
+        )
+
+    now, rng = value(gate.shifts[:5]), np.random.default_rng(0)
+    for _ in range(10):
+        step = rng.normal(0, 0.03, (5, C))
+        step -= shares @ step
+        assert value(gate.shifts[:5] + step) < now
+
+
+def test_an_update_that_gains_nothing_keeps_the_gate(law):
+    before = law.with_context({"store": ("1", "2", "10", "x")}, STORES)
+    every = baskets_in_context(law, 900, seed=6)
+    gate, gain = learned.relearn_context(before, every[:600], every[600:])
+    assert gate is before.gate
+    assert (gain.column, gain.kept) == ("store", False)
+    one = every[every.context["store"] == "1"]
+    for orders in (one, WeightedBaskets.of(every, None, {"noise": every.context["noise"]})):
+        assert learned.relearn_context(before, orders, every[600:]) == (before.gate, None)

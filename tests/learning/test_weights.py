@@ -13,10 +13,11 @@ pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
 import torch
 
 from ndpp.baskets import Baskets
+from ndpp.baskets.weighted import WeightedBaskets, weighted, weights_of
 from ndpp.errors import InvalidInputError, OtherSettingsError
 from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP
 from ndpp.learning.base import BasketModel
-from ndpp.learning.batches import WeightedBaskets, pack, weighted, weights_of
+from ndpp.learning.batches import pack
 from ndpp.learning.classes import find_classes
 from ndpp.learning.families import find_patterns
 from ndpp.learning.run import Run

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ndpp import Baskets, LowRankKernel, Mixture, metrics
+from ndpp.baskets.weighted import WeightedBaskets
 from ndpp.datasets import make_baskets, make_kernel
 from ndpp.errors import InvalidInputError, PrecisionError
 from ndpp.metrics import models
@@ -295,3 +296,29 @@ def test_fitted_estimators_are_models():
 def test_the_old_name_of_the_hit_rate():
     with pytest.warns(DeprecationWarning, match=r"precision_at is now ndpp\.metrics\.hit_rate_at"):
         assert metrics.precision_at is metrics.hit_rate_at
+
+
+# -- in context --------------------------------------------------------------------------------------------------------
+
+
+def test_baskets_in_context_are_judged_in_it():
+    """All metrics, basket by basket, are those of ``law.at``; a value that was not learned has no effect."""
+    law = MIXTURE.with_context({"day": ("x", "y")}, np.random.default_rng(1).normal(size=(2, 3)))
+    words = np.resize(["x", "y", "new"], len(TEST))
+    judged = WeightedBaskets.of(TEST, None, {"day": words, "noise": words})
+    laws = [law.at(day=word, unknown="skip") for word in words]
+    alone = [TEST[[i]] for i in range(len(TEST))]
+    logs = [one.log_prob(basket) for one, basket in zip(laws, TEST)]
+    np.testing.assert_allclose(metrics.log_likelihoods(law, judged), logs)
+    sizes = [log_size_probabilities(one, basket)[0] for one, basket in zip(laws, alone)]
+    np.testing.assert_allclose(log_size_probabilities(law, judged), sizes)
+    scores = np.concatenate([models.scores(one, basket) for one, basket in zip(laws, alone)])
+    np.testing.assert_allclose(models.scores(law, judged), scores, rtol=1e-9)
+    found, plain = (
+        metrics.compare_models({"law": law}, baskets, rng=0, n_boot=0).rows[0] for baskets in (judged, TEST)
+    )
+    assert found.log_likelihood.value == pytest.approx(np.mean(logs))
+    for field in ("log_likelihood", "size", "content", "auc", "mean_percentile_rank", "ndcg"):
+        assert getattr(found, field).value != getattr(plain, field).value, field
+    other, same = (metrics.compare_models({"law": MIXTURE}, one, rng=0, n_boot=0).rows[0] for one in (judged, TEST))
+    assert [one.value for one in other.estimates] == [one.value for one in same.estimates]

@@ -583,6 +583,96 @@ def test_recommendations_for_a_customer(browser, kernel, model, tmp_path):
         context.close()
 
 
+def test_answers_in_a_context(browser, mixture, tmp_path):
+    """Every question with a body says what is chosen, by keyboard, also when the page is loaded again; the address does not."""
+    package = pytest.importorskip(
+        "axe_playwright_python", reason="needs axe-playwright-python: pip install 'ndpp[dev]'"
+    )
+    levels = {
+        "hour": ("8", "20"),
+        "<b>town": ("Bath & Wells", "a town with a name that is as long as that of some towns"),
+    }
+    shifts = np.array([[1.5, -1.5], [-1.5, 1.5], [0.5, -0.5], [-0.5, 0.5]])
+    law = mixture.with_context(levels, shifts)
+    ndpp.save(law, tmp_path / "trips")
+    with serving(create_app(tmp_path / "trips")) as url:
+        context = browser.new_context(viewport={"width": 1440, "height": 900})
+        page, asked, errors = context.new_page(), [], []
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.on("request", lambda request: asked.append(request))
+        page.set_default_timeout(20_000)
+
+        def contexts() -> set[str]:
+            found = {str(one.post_data_json.get("context")) for one in asked if one.method == "POST"}
+            asked.clear()
+            return found
+
+        page.goto(url)
+        hour, town = page.get_by_label("hour", exact=True), page.get_by_label("<b>town", exact=True)
+        expect(hour).to_have_value("")
+        assert hour.locator("option").all_text_contents() == ["any", "8", "20"]
+        filled(page)
+        assert contexts() == {"None"}
+        hour.press("8")
+        expect(page.locator("#said")).to_have_text("Baskets where hour is 8")
+        expect(page.locator("#missions .mission").first).to_contain_text("breakfast")
+        filled(page)
+        assert contexts() == {str({"hour": "8"})}
+        early = law.at(hour=8)
+        best = early.labels[int(np.argmax(early.inclusion_probabilities()))]
+        p = early.inclusion_probabilities().max()
+        expect(page.locator("#next .row").first).to_contain_text(best)
+        expect(page.locator("#next .row").first).to_contain_text(f"in {100 * p:.0f} % of such baskets")
+        share = early.weights[0]
+        expect(page.locator("#missions .mission").first).to_contain_text(
+            f"{100 * share:.0f} % of such baskets; 40 % of all"
+        )
+        expect(page.locator("#facts-title")).to_have_text("Such baskets")
+        town.select_option("Bath & Wells")
+        filled(page)
+        assert contexts() == {str({"hour": "8", "<b>town": "Bath & Wells"})}
+        type_and_choose(page, "tea")
+        filled(page)
+        page.get_by_role("button", name="Compare").click()
+        filled(page)
+        assert contexts() == {str({"hour": "8", "<b>town": "Bath & Wells"})}
+        assert "hour" not in page.url
+        page.goto(f"{url}/?item=tea#product?item=bread")
+        page.reload()
+        expect(hour).to_have_value("8")
+        expect(town).to_have_value("Bath & Wells")
+        filled(page)
+        asked.clear()
+        hour.focus()
+        hour.select_option("20")
+        expect(hour).to_be_focused()  # and the title of the product is not
+        filled(page)
+        found = law.at(hour=20).at({"<b>town": "Bath & Wells"})
+        chance = found.inclusion_probabilities()[found.ids(["bread"])[0]]
+        expect(page.locator("#product-facts")).to_contain_text(f"{100 * chance:.1f} % of such baskets")
+        assert contexts() == {str({"hour": "20", "<b>town": "Bath & Wells"})}
+        town.select_option("a town with a name that is as long as that of some towns")
+        for width, scheme in ((390, "dark"), (1024, "light")):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+            filled(page)
+            page.evaluate((Path(package.__file__).parent / "axe.min.js").read_text(encoding="utf-8"))
+            violations = page.evaluate("axe.run()")["violations"]
+            assert [(one["id"], one["nodes"][0]["html"]) for one in violations] == []
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+        contexts()
+        town.select_option("any")
+        hour.select_option("any")
+        filled(page)
+        expect(page.locator("#said")).to_have_text("All baskets")
+        assert "None" in contexts()
+        other = context.new_page()
+        other.goto(url)
+        expect(other.get_by_label("hour", exact=True)).to_have_value("")
+        assert errors == []
+        context.close()
+
+
 def test_missions_are_shown_as_text(browser, mixture, tmp_path):
     """The missions of the model, and those that the basket probably belongs to; a name is text, whatever it looks like."""
     ndpp.save(mixture, tmp_path / "trips")

@@ -428,9 +428,13 @@ class Baskets:
         if kind != "text" and self.basket_ids is not None:
             files.check_table_ids(self.basket_ids)
             files.check_names(kind, map(str, self.basket_ids))
-        files.write(
-            target, self._named(as_labels=as_labels), self.ids_or_numbers, Columns(basket, item), kind, names or ()
-        )
+        rows, columns = self._named(as_labels=as_labels), Columns(basket, item)
+        files.write(target, rows, self.ids_or_numbers, columns, kind, names or (), self._beside)
+
+    @property
+    def _beside(self) -> Mapping[str, AnyArray]:
+        """Columns of tables beside the items, with a word for each basket."""
+        return {}
 
 
 def _integers(value: Any, name: str, *, copy: bool = True) -> IntArray:

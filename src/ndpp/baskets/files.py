@@ -15,10 +15,10 @@ import os
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache, lru_cache
-from itertools import chain
+from itertools import chain, repeat
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeAlias
 
@@ -206,14 +206,29 @@ def check_names(kind: str, names: Iterable[str]) -> None:
 
 
 def write(
-    target: PathOrFile, rows: Rows, ids: Iterable[Any], columns: Columns, kind: str, words: Sequence[str]
+    target: PathOrFile,
+    rows: Rows,
+    ids: Iterable[Any],
+    columns: Columns,
+    kind: str,
+    words: Sequence[str],
+    beside: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
-    """Write baskets of item ids or names, with these basket ids; ``words`` are all names that can occur."""
+    """Write baskets of item ids or names, with these basket ids; ``words`` are all names that can occur.
+
+    Tables also have columns ``beside`` them, with a word for each basket.
+    """
     if kind == "text":
         write_text(target, rows, words)
     else:
-        pairs = ((i, value) for i, row in zip(ids, rows) for value in (row or (None,)))
-        write_table(target, columns, pairs, kind, words)
+        more = zip(*beside.values()) if beside else repeat(())
+        records = (
+            (i, value, *(word or None for word in known))
+            for i, row, known in zip(ids, rows, more)
+            for value in (row or (None,))
+        )
+        check_names(kind, {str(word) for known in (beside or {}).values() for word in known})
+        write_table(target, (*columns, *(beside or ())), records, kind, words)
 
 
 def write_text(target: PathOrFile, rows: Rows, words: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ndpp._types import IntArray
+from ndpp._types import AnyArray, IntArray
 from ndpp._validation import check_choice, check_count
 from ndpp.errors import DataWarning, InvalidInputError, UnknownItemError, UnknownLabelError
 
@@ -201,3 +201,14 @@ def is_integer(value: Any) -> bool:
     if isinstance(value, str):
         return _INTEGER.fullmatch(value) is not None
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def word_of(value: Any) -> str:
+    """Return a value of context as a word, "" where it says nothing."""
+    word = "" if value is None else str(value).strip()
+    return "" if word in MISSING else word
+
+
+def words_of(values: AnyArray | Sequence[Any]) -> AnyArray:
+    """Return the values of context of many baskets as words."""
+    return np.array([word_of(value) for value in values], dtype=str)

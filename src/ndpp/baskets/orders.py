@@ -17,8 +17,9 @@ from ndpp._validation import check_choice, frozen
 from ndpp.baskets.baskets import Baskets
 from ndpp.baskets.files import Table, name_of, read_table
 from ndpp.baskets.frames import frame_columns
-from ndpp.baskets.labels import MISSING, Rules, check_labels, many
+from ndpp.baskets.labels import MISSING, Rules, check_labels, many, word_of
 from ndpp.baskets.lines import SKIP, Long, MissingColumnError
+from ndpp.baskets.weighted import WeightedBaskets
 from ndpp.errors import DataWarning, InvalidInputError
 
 WEEKDAYS = np.array(["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"])
@@ -108,6 +109,7 @@ class Orders:
         customer: str | None = None,
         time: str | None = None,
         context: Sequence[str] = (),
+        partial: bool = False,
         labels: Sequence[str] | None = None,
         n_items: int | None = None,
         unknown: str = "error",
@@ -132,6 +134,8 @@ class Orders:
         context : sequence of str
             Further columns, as words; "" where they say nothing. "weekday", "month", "season" (winter begins in December) and "hour" are
             derived from the time if there is no such column.
+        partial : bool
+            Leave columns of context that are not there out, instead of an error. Times are then read only for columns that need them.
         labels, n_items
             An existing catalogue: the names of its items, or how many there are, if items are ids.
         unknown : {"error", "skip", "new"}
@@ -144,16 +148,20 @@ class Orders:
         check_choice(unknown, "unknown", ("error", "skip", "new"))
         is_file = isinstance(source, (str, os.PathLike)) or hasattr(source, "read")
         name, context = name_of(source) if is_file else "the data frame", tuple(context)
-        needed = [column for column in (basket, item, customer, time) if column is not None]
+        needed = [column for column in (basket, item, customer, None if partial else time) if column is not None]
+        also = (*context, *([time] if partial and time is not None else []))
         if is_file:
-            table = read_table(source, encoding, format=format, needed=needed, also=context, advice=COLUMNS)
+            table = read_table(source, encoding, format=format, needed=needed, also=also, advice=COLUMNS)
         else:
-            table = Table(frame_columns(source, needed, name, COLUMNS, context))
+            table = Table(frame_columns(source, needed, name, COLUMNS, also))
         table = _present(table, basket, missing, name)
+        time = time if time in table.columns else None
         derived = [column for column in context if column not in table.columns]
         for column in derived:
-            if time is None or column not in CALENDAR:
+            if (time is None or column not in CALENDAR) and not partial:
                 raise MissingColumnError(name, column, list(table.columns), COLUMNS)
+        derived = [column for column in derived if time is not None and column in CALENDAR]
+        time = time if derived or not partial else None
         rules = Rules.of(
             labels, n_items=n_items, as_labels=True if unknown == "new" else as_labels, missing=missing, name=name, exact=table.exact,
             unknown="error" if unknown == "new" else unknown,
@@ -169,11 +177,26 @@ class Orders:
         baskets = Baskets._trusted(*long.arrays(rules))
         customers = None if customer is None else _one_each(table, customer, rows, grouped.ids, name)
         known = {
-            column: _one_each(table, column, rows, grouped.ids, name) for column in context if column not in derived
+            column: _one_each(table, column, rows, grouped.ids, name) for column in context if column in table.columns
         }
         times = None if time is None else _times(table, time, rows, grouped.ids, name, time_format)
         known |= {column: CALENDAR[column](np.asarray(times)) for column in derived}
-        return cls(baskets, customers, times, {column: known[column] for column in context})
+        return cls(baskets, customers, times, {column: known[column] for column in context if column in known})
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """The columns that :meth:`in_context` takes: those of the context, and those that follow from the times."""
+        return tuple(dict.fromkeys([*self.context, *(() if self.times is None else CALENDAR)]))
+
+    def in_context(self, columns: Sequence[str] | None = None) -> Baskets:
+        """Return the baskets with columns of context, by default those that were read: fits, updates and metrics take them."""
+        chosen = self.context if columns is None else columns
+        for name in chosen:
+            if name not in self.known:
+                there = ", ".join(self.known) or "no columns"
+                raise InvalidInputError(f"names {name!r}, but these orders have {there}", argument="context")
+        words = {name: self.context[name] if name in self.context else CALENDAR[name](self.times) for name in chosen}
+        return WeightedBaskets.of(self.baskets, None, words)
 
     def __len__(self) -> int:
         return len(self.baskets)
@@ -216,10 +239,7 @@ def _place(table: Table, name: str, row: int) -> str:
 
 def _one_each(table: Table, column: str, rows: IntArray, ids: Sequence[Any], name: str) -> AnyArray:
     """Return the word of a column for each basket; all of its rows must have the same one."""
-    words: dict[Any, str] = {}
-    for value in set(table.columns[column]):
-        word = "" if value is None else str(value).strip()
-        words[value] = "" if word in MISSING else word
+    words = {value: word_of(value) for value in set(table.columns[column])}
     found = np.array([words[value] for value in table.columns[column]], str)
     first = np.zeros(len(ids), np.int64)
     first[rows[::-1]] = np.arange(len(rows))[::-1]

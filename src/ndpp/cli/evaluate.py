@@ -11,6 +11,8 @@ import typer
 
 from ndpp._show import Table
 from ndpp.baskets import Baskets
+from ndpp.baskets.orders import CALENDAR
+from ndpp.baskets.weighted import context_of
 from ndpp.cli import options as o
 from ndpp.cli.draw import WALKS, Steps, WalkStart, prepare, sampler_option
 from ndpp.cli.files import Law, Source, check_table, load_kernel, load_model_at, require
@@ -25,6 +27,7 @@ VALIDATION = (
     "Baskets that choose the penalty of the baseline EASE, none of those in BASKETS; default: a penalty of 100."
 )
 HELD_OUT = "Which item of each basket is held out; published numbers use largest-id."
+TIME = "CSV or Parquet column of the time, from which weekday, month, season and hour follow, if the model depends on them."
 EASE = "EASE"
 JUDGED = "This is about the Markov chain, not about the fit of the model; for that, see ndpp evaluate."
 PER_CHAIN = "Baskets per long chain, number of independent chains, and number of exact samples."
@@ -41,6 +44,7 @@ def evaluate(
     bootstrap: Annotated[int, o.number("Resamples for the intervals.")] = 1000,
     seed: o.Seed = 0,
     at: o.At = None,
+    time: Annotated[str | None, typer.Option(metavar="NAME", help=TIME, show_default=False)] = None,
     output: o.Output = None,
     json: o.Json = False,
     ids: o.Ids = False,
@@ -50,7 +54,8 @@ def evaluate(
     """Evaluate a model on baskets that it was not fitted on, and compare it with simple baselines.
 
     All means are over the same baskets, with the same items held out. With --train, the baselines are independent items, item-item
-    cosine and EASE; without, the model itself with independent items of the same frequencies.
+    cosine and EASE; without, the model itself with independent items of the same frequencies. A model that was fitted with context judges
+    each basket in its own, by the columns of the file; what it lacks is said.
 
     \b
     Examples:
@@ -64,7 +69,7 @@ def evaluate(
     options: dict[str, Any] = {"k": top, "holdout": holdout, "level": level, "n_boot": bootstrap, "rng": seed}
     law, source = load_model_at(model, at, reading.unknown), Source(baskets, reading)
     with working("evaluating"):
-        _, found, notes = compare(law, source, train, validation, ids=ids, **options)
+        judged, found, notes = compare(law, source, train, validation, ids=ids, time=time, **options)
     results = [
         {"model": own.name, "metric": estimate.name, **{n: v for n, v in asdict(estimate).items() if n != "name"}}
         for own in found.rows
@@ -73,7 +78,7 @@ def evaluate(
     data = {
         "n_baskets": found.n_baskets, "n_impossible": found.n_impossible, "n_held_out": found.n_held_out,
         "n_unranked": found.n_unranked, "base": found.base, "level": level, "seed": seed, "results": results,
-        **({"at": sorted(at)} if at else {}),
+        **({"at": sorted(at)} if at else {}), **({"context": list(context_of(judged))} if law.context else {}),
     }  # fmt: skip
     table = Table(list(results[0]), [list(result.values()) for result in results])
     emit(Report(data, table, [Table(*shown) for shown in found.tables()], notes), output, as_json=json)
@@ -86,6 +91,7 @@ def compare(
     validation: str | None = None,
     *,
     ids: bool,
+    time: str | None = None,
     level: float = 0.95,
     **options: Any,
 ) -> tuple[Baskets, Comparison, list[str]]:
@@ -93,7 +99,7 @@ def compare(
     from ndpp import metrics
     from ndpp.metrics.regression import MAX_ITEMS
 
-    test = source.read_for(law, ids=ids)
+    test = source.read_for(law, ids=ids, context=list(law.context), time=time, partial=True)
     if not len(test):
         raise InvalidInputError(f"{source.name} holds no basket; evaluation needs at least one")
     models: dict[str, Any] = {"model": law}
@@ -108,9 +114,22 @@ def compare(
             models[EASE] = metrics.ease(seen, validation=other)
     found = metrics.compare_models(models, test, level=level, **options)
     notes = [*found.notes(), f"± is half the width of a {level:.0%} interval."]
+    notes += context_notes(law, test, source.name)
     if train is not None and EASE not in models:
         notes.append(f"{EASE} is left out: it takes the square of {law.n_items:,} items in memory.")
     return test, found, notes
+
+
+def context_notes(law: Law, baskets: Baskets, name: str) -> list[str]:
+    """Return in which context baskets are judged, and what is not known of it, in sentences; nothing for a model without context."""
+    used = [column for column in law.context if column in context_of(baskets)]
+    lacking = [column for column in law.context if column not in used]
+    told = [f"Each basket is judged in its own context, by {' and '.join(used)}."] if used else []
+    if lacking:
+        how = f"without {'it' if len(lacking) == 1 else 'them'}" if used else "with its plain weights"
+        derived = f"; --time derives {'it' if len(lacking) == 1 else 'them'}" if set(lacking) <= set(CALENDAR) else ""
+        told.append(f"{name} has no column {' and '.join(map(repr, lacking))}: the model is judged {how}{derived}.")
+    return told
 
 
 def diagnose(

@@ -74,47 +74,47 @@ class Source(NamedTuple):
         columns = Columns()._asdict() if format_of(path, self.reading.from_) == "text" else {}
         return Source(path, replace(self.reading, **columns), may_differ=True)
 
-    def read(self, **options: Any) -> Baskets:
-        """Return the baskets; ``options`` are those of ``Baskets.read``."""
+    def read(
+        self, context: Sequence[str] = (), time: str | None = None, *, partial: bool = False, **options: Any
+    ) -> Baskets:
+        """Return the baskets, in context if columns of it are named; other ``options`` are those of ``Baskets.read``.
+
+        With ``partial``, columns that are not there are left out.
+        """
         how: dict[str, Any] = {**vars(self.reading), **options}
         format = how.pop("from_")
         if format is None and Path(self.path).suffix.lower() == ".json":
             raise InvalidInputError(f"{self.path!r} is JSON; baskets are read from text, CSV or Parquet (--from)")
+        if not context or (partial and format_of(self.path, format) == "text"):
+            reader, more = Baskets.read, {}
+        else:
+            reader, more = _in_context, {"context": context, "time": time, "partial": partial}
         try:
-            return Baskets.read(self.target, format=format, **how)
+            return reader(self.target, format=format, **how, **more)
         except MissingColumnError as missing:
             if not self.may_differ or not set(Columns()) <= set(missing.there):
                 raise
-            return Source(self.path, replace(self.reading, **Columns()._asdict())).read(**options)
+            again = Source(self.path, replace(self.reading, **Columns()._asdict()))
+            return again.read(context, time, partial=partial, **options)
         except UnknownItemError as unknown:
             unknown.advice = f"Is this the catalogue of the model? {LEAVE_OUT}"
             raise
 
-    def read_orders(
-        self, context: Sequence[str], time: str | None, like: Baskets | None = None, **options: Any
-    ) -> Orders:
-        """Return the baskets with columns of context, over the items of other baskets if there are any."""
-        how: dict[str, Any] = {**vars(self.reading), **options, "format": self.reading.from_}
-        del how["from_"]
-        if like is not None:
-            how |= (
-                {"n_items": like.n_items, "as_labels": False}
-                if like.labels is None
-                else {"labels": like.labels, "as_labels": True}
-            )
-        return Orders.read(self.target, context=context, time=time, **how)
-
-    def read_for(self, kernel: Law | Baskets, *, ids: bool) -> Baskets:
-        """Return the baskets over the items of a model, or of other baskets."""
+    def read_for(self, kernel: Law | Baskets, *, ids: bool, **context: Any) -> Baskets:
+        """Return the baskets over the items of a model, or of other baskets, in context as :meth:`read` takes it."""
         if kernel.labels is None or ids:
-            made = self.read(n_items=kernel.n_items, as_labels=False)
+            made = self.read(**context, n_items=kernel.n_items, as_labels=False)
             return replace(made, labels=kernel.labels)
         try:
-            return self.read(labels=kernel.labels, as_labels=True)
+            return self.read(**context, labels=kernel.labels, as_labels=True)
         except UnknownLabelError as unknown:
             advice = "If the baskets hold ids, use --ids." if unknown.label.isdigit() else LEAVE_OUT
             advice = advice if isinstance(self.reading, ReadingFor) else ""  # fit has no such options
             raise InvalidInputError(f"{self.name}: {unknown}", advice=advice) from None
+
+
+def _in_context(target: Any, **how: Any) -> Baskets:
+    return Orders.read(target, **how).in_context()
 
 
 def load_model(path: Path) -> Law:

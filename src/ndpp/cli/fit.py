@@ -62,7 +62,10 @@ CONTEXT = (
     "are derived from --time. Kept where validation baskets gain."
 )
 TIME = "CSV or Parquet column of the time, for --context."
-TEST = "Set aside this many random baskets for ndpp evaluate: OUTPUT.test.csv; the others go to OUTPUT.train.csv."
+TEST = (
+    "Set aside this many random baskets for ndpp evaluate: OUTPUT.test.csv; the others go to OUTPUT.train.csv. Both have the columns of "
+    "--context."
+)
 
 
 @dataclass(frozen=True)
@@ -135,28 +138,25 @@ def fit(
         with _interruptible(part):
             source = Source(baskets, reading)
             with stage(f"reading {source.name}{_reading_time(baskets)}"):
-                asked = [name.strip() for name in (context or "").split(",") if name.strip()], time_column
-                require(items is None or not asked[0], "--items is for files of ids; --context for tables with columns")
-                data, known = _read(source, *asked, as_labels=labels, items=items)
-                held_out, held_known = None, None
+                columns = [name.strip() for name in (context or "").split(",") if name.strip()]
+                require(items is None or not columns, "--items is for files of ids; --context for tables with columns")
+                known: dict[str, Any] = {"context": columns, "time": time_column}
+                data = source.read(**known, as_labels=labels, **({} if items is None else {"items": items}))
+                held_out = None
                 if validation is not None:
-                    held_out, held_known = _read(source.sibling(validation), *asked, data)
+                    held_out = source.sibling(validation).read_for(data, ids=False, **known)
             chosen = {**asdict(settings), "rank": rank, "n_missions": missions}
             if epochs is not None:
                 warnings.warn("--epochs is now called --max-epochs", FutureWarning, stacklevel=1)
                 chosen["max_epochs"] = settings.max_epochs or epochs
             common: dict[str, Any] = {"checkpoint": part, "device": device, "random_state": seed}
             estimator = _make_estimator(kind, chosen, data, jobs, as_labels=labels, **common)
-            if known is not None:
-                from ndpp.learning.batches import in_context
-
-                data = in_context(data, known, "context")
             kept = _set_aside(data, test, seed, output)
             if estimator.minutes is not None:
                 estimator.minutes = max(0.0, estimator.minutes - (time.monotonic() - began) / 60)
             with warnings.catch_warnings():
                 warnings.simplefilter("error", TrainingInterruptedWarning)  # reported as any other interrupt
-                estimator.fit(kept, validation=held_out, validation_context=held_known, resume=resume)
+                estimator.fit(kept, validation=held_out, resume=resume)
             about = estimator.about()
             # The name without its path, so that a resumed run writes the same file.
             about["baskets"] = {"file": Path(source.name).name, **about["baskets"]}
@@ -164,22 +164,6 @@ def fit(
                 save(estimator.law_, output, metadata=about)
             part.unlink(missing_ok=True)
     emit(_report(output, estimator.law_, about), None, as_json=json)
-
-
-def _read(
-    source: Source,
-    context: Sequence[str],
-    time: str | None,
-    like: Baskets | None = None,
-    *,
-    items: Any = None,
-    **options: Any,
-) -> tuple[Baskets, Mapping[str, Any] | None]:
-    """Return the baskets of a file, over the items of others if there are any, and the columns of --context, None without it."""
-    if context:
-        orders = source.read_orders(context, time, like, **options)
-        return orders.baskets, orders.context
-    return source.read(items=items, **options) if like is None else source.read_for(like, ids=False), None
 
 
 def _reading_time(path: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +14,7 @@ import typer
 from ndpp import answers
 from ndpp._atomic import one_writer, replacing
 from ndpp._show import Table
+from ndpp.baskets.weighted import context_of
 from ndpp.cli import options as o
 from ndpp.cli.files import OTHER_FORMATS, Source, check_output, item_ids, load_model, require
 from ndpp.cli.fit import say, stage
@@ -24,7 +25,7 @@ SHOWN = 3
 """Items, and missions, that are named as the most changed."""
 CUSTOMERS = "The customers' file, which counts tonight's orders, too: either both files are replaced or none."
 VALIDATION = "Orders that judge the new model; default: a tenth of ORDERS, which is not learned from."
-KEEP = "Orders that the model has seen, if they are at hand: they take the place of samples of the model."
+TIME = "Column of the time, for --customers, and for weekday, month, season and hour, if the model depends on them."
 SEEN = "How many orders the model has seen, if its file does not say."
 OLD = "What an order that the model has seen counts, beside one that is new."
 HALF = "After so many further orders an old one counts half as much; default: all count the same."
@@ -43,9 +44,8 @@ def update(
     customer: Annotated[
         str, typer.Option(metavar="NAME", help="Column of the customer, for --customers.")
     ] = "customer",
-    time: Annotated[str, typer.Option(metavar="NAME", help="Column of the time, for --customers.")] = "time",
+    time: Annotated[str, typer.Option(metavar="NAME", help=TIME)] = "time",
     validation: Annotated[str | None, o.file(VALIDATION)] = None,
-    keep: Annotated[str | None, o.file(KEEP)] = None,
     seen: Annotated[float | None, o.number(SEEN)] = None,
     old_weight: Annotated[float, o.number(OLD)] = 0.25,
     half_life: Annotated[float | None, o.number(HALF)] = None,
@@ -67,8 +67,8 @@ def update(
 
     Exact samples of the model stand for the orders that it has seen. New items enter, items that nobody buys any more fade. Tonight's
     orders must not contain those of an earlier update. If the new model is worse on validation orders, beyond noise, or the orders look
-    like those of another shop, nothing is written and the exit code is 1; --force writes anyway. An interrupted update leaves all files
-    as they were.
+    like those of another shop, nothing is written and the exit code is 1; --force writes anyway. Context that the model depends on is
+    learned anew where the orders have its columns. An interrupted update leaves all files as they were.
 
     \b
     Examples:
@@ -76,22 +76,21 @@ def update(
       ndpp update shop.safetensors tonight.csv --basket order_id --item product -o shop2.safetensors
       ndpp update shop.safetensors tonight.csv -o shop.safetensors --customers shop.customers
     """
-    check_output(output, *OTHER_FORMATS, inputs=(orders, validation, keep))
-    check_output(customers, ".customers", *OTHER_FORMATS, inputs=(orders, validation, keep, model))
+    check_output(output, *OTHER_FORMATS, inputs=(orders, validation))
+    check_output(customers, ".customers", *OTHER_FORMATS, inputs=(orders, validation, model))
     require(customers is None or orders != "-", "--customers reads the orders twice; save them to a file first")
     with one_writer(output), contextlib.nullcontext() if customers is None else one_writer(customers):
         law, source = load_model(model), Source(orders, reading)
         with stage(f"reading {source.name}"):
-            tonight = source.read(as_labels=law.labels is not None, **({} if law.labels else {"n_items": law.n_items}))
-            judges, old = (
-                None if path is None else source.sibling(path).read(as_labels=law.labels is not None)
-                for path in (validation, keep)
-            )
+            known: dict[str, Any] = {"context": list(law.context), "time": time, "partial": True}
+            known |= {"as_labels": law.labels is not None}
+            tonight = source.read(**known, **({} if law.labels else {"n_items": law.n_items}))
+            judges = None if validation is None else source.sibling(validation).read(**known)
         with stage("loading torch"):
             from ndpp.learning.updating import update as updated
         leaving = [law.labels[i] if law.labels else int(i) for i in item_ids(law, drop, ids=False)]
         found = updated(
-            model, tonight, validation=judges, keep=old, seen=seen, old_weight=old_weight, half_life=half_life,
+            model, tonight, validation=judges, seen=seen, old_weight=old_weight, half_life=half_life,
             least_orders=least_orders, drop=leaving, drop_after=drop_after, force=force, max_epochs=max_epochs,
             learning_rate=learning_rate, device=device, random_state=seed, progress=True if sys.stderr.isatty() else say,
         )  # fmt: skip
@@ -99,7 +98,7 @@ def update(
             save(found, made)
             if customers is not None:
                 _count(customers, beside, found.law_, orders, reading, {"customer": customer, "time": time})
-    emit(_report(output, found), None, as_json=json)
+    emit(_report(output, found, context_of(tonight)), None, as_json=json)
 
 
 @contextlib.contextmanager
@@ -120,11 +119,12 @@ def _count(path: Path, target: Path, law: Any, orders: str, reading: o.Reading, 
     Customers.load(path, law).update(orders, **columns, **how).save(target)
 
 
-def _report(output: Path, found: Any) -> Report:
-    """Return what the command prints."""
+def _report(output: Path, found: Any, known: Mapping[str, Any]) -> Report:
+    """Return what the command prints, about orders of which these columns of context are known."""
     data = {name: value for name, value in vars(found).items() if name not in ("law_", "metadata", "shares_before")}
     data = {"output": os.fspath(output), **data, "seen": found.metadata["memory"]["orders"]}
     data["changed"] = [one._asdict() for one in found.changed]
+    data["context"] = None if found.context is None else found.context._asdict()
     notes = [
         f"{name}: {', '.join(map(str, items[:SHOWN]))}{', …' if len(items) > SHOWN else ''}"
         for name, items in {"New": found.entered, "Gone": found.left, "Too rare to enter": found.skipped}.items()
@@ -141,6 +141,24 @@ def _report(output: Path, found: Any) -> Report:
         data["missions"] = [dict(zip(("name", "before", "after"), one)) for one in shares]
         told = ", ".join(f"{name} ({before:.1%} → {after:.1%})" for name, before, after in shares[:SHOWN])
         notes.append(f"Missions that changed most: {told}")
+    if found.law_.context:
+        notes.append(_about_context(found, known))
     header = ("model", "orders", "seen", "validation log-likelihood", "before", "standard error of the difference")
     row = (data["output"], found.n_orders, round(data["seen"]), found.after, found.before, found.error)
     return Report(data, Table(header, [row]), notes=notes)
+
+
+def _about_context(found: Any, known: Mapping[str, Any]) -> str:
+    """Return in a sentence what became of the context."""
+    gain, lacking = found.context, [name for name in found.law_.context if name not in known]
+    carried = f"Context carried over: the orders have no column {' and '.join(map(repr, lacking))}"
+    if gain is None:
+        return carried if lacking else f"Context carried over: the orders have one value of {' and '.join(known)}"
+    told = f"{gain.gain:+.4f} ± {gain.error:.4f} log-likelihood per validation order"
+    first = f"Context learned anew, by {gain.column}: {told}"
+    first = (
+        first
+        if gain.kept
+        else f"Context carried over: to learn it anew, by {gain.column}, gains no more than chance, {told}"
+    )
+    return f"{first}; the orders have no column {' and '.join(map(repr, lacking))}" if lacking else first

@@ -39,6 +39,8 @@ LAZY = 2**20
 """With more entries of X than this, gains are updated where they may matter, and not all of them."""
 BY_ITEMS = 2048
 """Number of items up to which the Cholesky factor is kept by items, rather than in the columns of X."""
+STEP = 2**14
+"""With at most this many products per item to add, L is computed first, whole: fewer and smaller steps again."""
 
 
 class Inner(NamedTuple):
@@ -81,6 +83,9 @@ def pursuit(
     """
     is_lazy = lazy and window is None and inner.is_symmetric
     if is_lazy and (X is None or (X.size <= LAZY and len(X) <= BY_ITEMS)):
+        if X is not None and inner.W is None and X.shape[1] < len(X) and X.size * len(X) <= STEP * size:
+            rows = np.asarray(X, np.float64) if factors is None else X * factors.f[:, None]
+            X, inner, factors = None, Inner(rows.dot(rows.T)), None
         return Few(X, open, inner, factors)
     with np.errstate(all="ignore"):  # what is not sure is computed again
         if is_lazy and X is not None:

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import log_softmax
 
-from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_choice, frozen
-from ndpp.baskets.labels import MISSING
+from ndpp.baskets.labels import word_of
 from ndpp.errors import InvalidInputError, similar
 
 MOST_SHIFT = 100.0
@@ -107,17 +107,6 @@ class Gate:
         """Return log w_c(x) of many contexts, given by their rows; shape (contexts, C)."""
         shifts = np.vstack([self.shifts, np.zeros(self.shifts.shape[1])])
         return np.asarray(log_softmax(log_weights + shifts[rows].sum(axis=0), axis=1))
-
-
-def word_of(value: Any) -> str:
-    """Return a value of context as a word, "" where it says nothing."""
-    word = "" if value is None else str(value).strip()
-    return "" if word in MISSING else word
-
-
-def words_of(values: AnyArray | Sequence[Any]) -> AnyArray:
-    """Return the values of context of many baskets as words."""
-    return np.array([word_of(value) for value in values], dtype=str)
 
 
 def _new_value(name: str, word: str, known: Sequence[str]) -> InvalidInputError:

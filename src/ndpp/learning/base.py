@@ -21,12 +21,12 @@ from ndpp._atomic import check_same
 from ndpp._types import FloatArray, Items
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
+from ndpp.baskets.weighted import context_of, in_context, total_weight, weighted, weights_of
 from ndpp.errors import DataWarning, InvalidInputError
 from ndpp.inference import Recommendation, recommend
 from ndpp.laws.gate import Gain
 from ndpp.learning import checkpoint as checkpoints
 from ndpp.learning import forecast
-from ndpp.learning.batches import context_of, in_context, total_weight, weighted, weights_of
 from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.contest import Contest
 from ndpp.learning.forecast import Forecast

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ndpp._atomic import disk_errors, replacing
 from ndpp.baskets import Baskets
+from ndpp.baskets.weighted import weights_of
 from ndpp.errors import ModelFileError
-from ndpp.learning.batches import weights_of
 
 FORMAT = "ndpp-training"
 FORMAT_VERSION = 3

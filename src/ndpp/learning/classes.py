@@ -13,7 +13,7 @@ from scipy.special import logsumexp, softmax
 from ndpp._stop import look
 from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
-from ndpp.learning.batches import weights_of
+from ndpp.baskets.weighted import weights_of
 from ndpp.learning.run import OutOfTime
 from ndpp.metrics.models import independent_items
 

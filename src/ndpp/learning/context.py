@@ -6,6 +6,8 @@ baskets is 0: a column tells how contexts differ, and cannot gain by mending w. 
 
 Each column is fitted alone, with the λ_f with which the validation baskets gain most. Then columns are added one by one, the one that gains
 most first, and kept if the validation baskets gain by ``CLEAR`` standard errors beyond the columns kept before it.
+
+An update begins with the β⁰ of the law and learns what changes, β − β⁰, of all columns together, with one λ; it is kept by the same rule.
 """
 
 from __future__ import annotations
@@ -21,9 +23,9 @@ from scipy.special import log_softmax
 from ndpp._stop import look
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp.baskets import Baskets
+from ndpp.baskets.weighted import context_of, weights_of
 from ndpp.errors import InvalidInputError
 from ndpp.laws.gate import Gain, Gate
-from ndpp.learning.batches import context_of, weights_of
 from ndpp.learning.run import OutOfTime
 
 CLEAR = 2.0
@@ -68,11 +70,11 @@ def learn_context(law: Any, training: Baskets, held_out: Baskets) -> tuple[Gate 
     now, strengths, gains = dict[str, FloatArray](), dict[str, float](), dict[str, Gain]()
     try:
         tables = [_Table.of(law, _at_most(most, baskets), values) for baskets in (training, held_out)]
-        alone = {name: _best(tables, {}, {}, name, STRENGTHS) for name in values}
+        alone = {name: _best(tables, {}, {}, [name], STRENGTHS) for name in values}
         for name in sorted(alone, key=lambda name: -(alone[name][1].gain or 0.0)):
             shifts, gain = alone[name]
             if gain.strength and gain.kept and now:
-                shifts, gain = _best(tables, now | shifts, strengths, name, [gain.strength])
+                shifts, gain = _best(tables, now | shifts, strengths, [name], [gain.strength])
             if gain.strength and gain.kept:
                 now, strengths = shifts, strengths | {name: gain.strength}
             gains[name] = gain
@@ -80,6 +82,30 @@ def learn_context(law: Any, training: Baskets, held_out: Baskets) -> tuple[Gate 
         gains |= {name: Gain(name, len(values[name]), None, 0.0, False) for name in values if name not in gains}
     gate = Gate({name: values[name] for name in now}, np.concatenate(list(now.values()))) if now else None
     return gate, tuple(gains.values())
+
+
+def relearn_context(law: Any, training: Baskets, held_out: Baskets) -> tuple[Gate, Gain | None]:
+    """Return the gate of a mixture after new baskets, new values included, and what that gained; the old one where it gains nothing.
+
+    Changes have a mean of 0 over the new baskets, so a column of which these have one value says nothing. If no column says anything, the
+    gain is None.
+    """
+    gate: Gate = law.gate
+    told = {name: _in_order(context_of(training)[name]) for name in gate.levels if name in context_of(training)}
+    told = {name: words for name, words in told.items() if len(words) > 1 and name in context_of(held_out)}
+    if not told:
+        return gate, None
+    values = {name: tuple(dict.fromkeys([*gate.levels[name], *words])) for name, words in told.items()}
+    begin = np.cumsum([0, *map(len, gate.levels.values())])
+    old = {name: gate.shifts[start : start + len(gate.levels[name])] for name, start in zip(gate.levels, begin)}
+    base = {name: np.pad(old[name], ((0, len(values[name]) - len(old[name])), (0, 0))) for name in told}
+    most = max(1, MAX_ENTRIES // len(law.weights))
+    tables = [_Table.of(law, _at_most(most, baskets), values)._replace(base=base) for baskets in (training, held_out)]
+    changes, gain = _best(tables, {}, {}, list(told), STRENGTHS)
+    if not gain.kept:
+        return gate, gain
+    now = old | {name: base[name] + changes[name] for name in told}
+    return Gate({**gate.levels, **values}, np.concatenate(list(now.values()))), gain
 
 
 def _at_most(most: int, baskets: Baskets) -> Baskets:
@@ -99,17 +125,17 @@ def _best(
     tables: Sequence[_Table],
     start: dict[str, FloatArray],
     strengths: dict[str, float],
-    name: str,
+    names: Sequence[str],
     tried: Sequence[float],
 ) -> tuple[dict[str, FloatArray], Gain]:
-    """Return β of a column and of those that have a λ already, for the λ with which the validation baskets gain most; and that gain."""
+    """Return β of columns and of those that have a λ already, for the λ with which the validation baskets gain most; and that gain."""
     training, judged = tables
-    n_values, share = training.n_values[name], judged.counts / judged.counts.sum()
+    name, n_values = ", ".join(names), sum(training.n_values[name] for name in names)
     before = judged.log_likelihoods({one: shifts for one, shifts in start.items() if one in strengths})
-    found = shifts = {name: np.zeros((n_values, len(training.log_weights)))} | start
-    best = Gain(name, n_values, 0.0, 0.0, False)
+    found = shifts = {one: np.zeros((training.n_values[one], len(training.log_weights))) for one in names} | start
+    best, share = Gain(name, n_values, 0.0, 0.0, False), judged.counts / judged.counts.sum()
     for strength in tried if n_values > 1 else ():
-        shifts = _fitted(training, shifts, strengths | {name: strength})
+        shifts = _fitted(training, shifts, strengths | dict.fromkeys(names, strength))
         gains = judged.log_likelihoods(shifts) - before
         gain = float(share @ gains)
         if best.strength is not None and gain <= (best.gain or 0.0):
@@ -120,8 +146,8 @@ def _best(
 
 
 class _Table(NamedTuple):
-    """P_c(S) of many baskets, in units of the largest w_c P_c(S); how often each counts; and its values of context, by number, the last for
-    others.
+    """P_c(S) of many baskets, in units of the largest w_c P_c(S); how often each counts; its values of context, by number, the last for
+    others; and the β⁰ of columns that β adds to.
     """
 
     log_weights: FloatArray
@@ -129,6 +155,7 @@ class _Table(NamedTuple):
     counts: FloatArray
     context: dict[str, IntArray]
     n_values: dict[str, int]
+    base: Mapping[str, FloatArray] = {}
 
     @classmethod
     def of(cls, law: Any, baskets: Baskets, values: Mapping[str, Sequence[str]]) -> Self:
@@ -178,6 +205,7 @@ class _Table(NamedTuple):
 
     def log_likelihoods(self, shifts: Mapping[str, FloatArray]) -> FloatArray:
         """Return log P(S | x) of each basket, up to a number of its own."""
+        shifts = {**self.base, **{name: own + self.base.get(name, 0.0) for name, own in shifts.items()}}
         spread, at = self.grouped(list(shifts))
         nothing = np.zeros((0, len(self.log_weights)))
         return np.log(self.sums(self.weights(spread, np.concatenate([nothing, *shifts.values()])), at))
@@ -186,6 +214,7 @@ class _Table(NamedTuple):
 def _fitted(table: _Table, start: Mapping[str, FloatArray], strengths: Mapping[str, float]) -> dict[str, FloatArray]:
     """Return the best β of some columns, each (values, C), from a start."""
     spread, at = table.grouped(list(start))
+    base = np.concatenate([table.base.get(name, np.zeros_like(own)) for name, own in start.items()])
     parts = np.split(np.arange(spread.shape[0]), np.cumsum([len(own) for own in start.values()])[:-1])
     total = np.bincount(at, table.counts, spread.shape[1])
     counts, each = spread @ total, np.arange(len(at))
@@ -198,7 +227,7 @@ def _fitted(table: _Table, start: Mapping[str, FloatArray], strengths: Mapping[s
 
     def loss(scaled: FloatArray) -> tuple[float, FloatArray]:
         shifts = centred(scaled.reshape(unit.shape) * unit)
-        weights = table.weights(spread, shifts)
+        weights = table.weights(spread, base + shifts)
         sums = table.sums(weights, at)
         gather = sparse.csr_array(((table.counts / sums).astype(np.float32), (at, each)), shape=(len(weights), len(at)))
         slope = spread @ (weights * (gather @ table.likelihoods) - total[:, None] * weights) - strength * shifts

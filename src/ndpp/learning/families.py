@@ -20,9 +20,10 @@ from torch import Tensor
 from ndpp._stop import look
 from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
+from ndpp.baskets.weighted import WeightedBaskets, weights_of
 from ndpp.laws.patterns import Patterns
 from ndpp.learning import tied
-from ndpp.learning.batches import Batch, WeightedBaskets, pack, weights_of
+from ndpp.learning.batches import Batch, pack
 from ndpp.metrics.models import cosines
 
 MAX_FAMILY, N_STATES = 20, 6

@@ -8,10 +8,10 @@ from typing import Any
 
 from ndpp._validation import check_choice
 from ndpp.baskets import Baskets
-from ndpp.baskets.orders import CALENDAR, Orders
+from ndpp.baskets.files import format_of
+from ndpp.baskets.orders import Orders
 from ndpp.errors import InvalidInputError
 from ndpp.learning.base import BasketModel
-from ndpp.learning.batches import WeightedBaskets
 from ndpp.learning.estimator import NDPP, ONDPP, SymmetricDPP
 from ndpp.learning.mixture import MixtureNDPP
 from ndpp.learning.models import LiteratureStart, PopularityStart
@@ -129,37 +129,31 @@ def read_orders(
     items: Any = None,
     context: Sequence[str] = (),
     time: str | None = None,
+    *,
+    partial: bool = False,
     **options: Any,
 ) -> Any:
-    """Return the baskets of a file, of a data frame or of Orders; the estimators read whatever else there is."""
+    """Return the baskets of a file, of a data frame or of Orders; the estimators read whatever else there is.
+
+    They are in the ``context`` of some columns; with ``partial``, of those that are there.
+    """
     is_file = isinstance(orders, (str, os.PathLike)) or (
         hasattr(orders, "read") and not isinstance(orders, Baskets | Orders)
     )
-    if is_file and not context:
+    if is_file and (not context or (partial and format_of(orders, file["format"]) == "text")):
         return Baskets.read(orders, items=items, **file, **options)
     if items is not None:
         raise InvalidInputError(
             "is a file with the labels of a file of ids; orders of another kind have none", argument="items"
         )
     if context and (is_file or hasattr(orders, "columns")):
-        orders = Orders.read(orders, time=time, context=context, **(file if is_file else {}), **options)
+        how = {**(file if is_file else {}), **options}
+        orders = Orders.read(orders, time=time, context=context, partial=partial, **how)
     if isinstance(orders, Orders):
-        return WeightedBaskets.of(orders.baskets, None, {name: _column(orders, name) for name in context})
-    if context:
+        return orders.in_context([name for name in context if not partial or name in orders.known])
+    if context and not partial:
         raise InvalidInputError(
             f"names columns, and these orders have none: {type(orders).__name__}", argument="context",
             advice="Give a mapping from columns to a value per basket, or the orders as Orders or a data frame.",
         )  # fmt: skip
     return Baskets.from_frame(orders, **options) if hasattr(orders, "columns") else orders
-
-
-def _column(orders: Orders, name: str) -> Any:
-    """Return a column of context, which may be derived from the times."""
-    if name in orders.context:
-        return orders.context[name]
-    if orders.times is not None and name in CALENDAR:
-        return CALENDAR[name](orders.times)
-    there = [*orders.context, *(CALENDAR if orders.times is not None else ())]
-    raise InvalidInputError(
-        f"names {name!r}, but these orders have {', '.join(there) or 'no columns'}", argument="context"
-    )

@@ -28,8 +28,9 @@ from torch import Tensor
 
 from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
+from ndpp.baskets.weighted import total_weight, weights_of
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.learning.batches import Batch, evaluated, pack, total_weight, weights_of
+from ndpp.learning.batches import Batch, evaluated, pack
 from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.models import KernelForm, Parameters, TrainingStart, inner_matrix
 from ndpp.learning.trainer import Loss, Objective, chance_of_some, clone

@@ -14,12 +14,12 @@ import torch
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import by_name, check_count
 from ndpp.baskets import Baskets
+from ndpp.baskets.weighted import WeightedBaskets, weights_of
 from ndpp.errors import InvalidInputError
 from ndpp.laws.gate import Gain
 from ndpp.laws.patterns import Patterns
 from ndpp.laws.tied import TiedMixture
 from ndpp.learning.base import BasketModel, estimator, number
-from ndpp.learning.batches import WeightedBaskets, weights_of
 from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.classes import Shape, seconds_of_start, start
 from ndpp.learning.contest import PILOT

@@ -13,12 +13,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ndpp._types import FloatArray, IntArray
+from ndpp.baskets.weighted import total_weight, weights_of
 from ndpp.laws.changes import FeatureMap
 from ndpp.laws.families import FamilyMixture
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.patterns import Patterns
 from ndpp.learning import tied
-from ndpp.learning.batches import evaluated, total_weight, weights_of
+from ndpp.learning.batches import evaluated
 from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.families import FamilyBatch, FamilyData
 from ndpp.learning.tied import Components, Expansion, Sums

@@ -11,6 +11,7 @@ import numpy as np
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import many
+from ndpp.baskets.weighted import WeightedBaskets, context_of
 from ndpp.errors import DataWarning, InvalidInputError
 from ndpp.inference import continuation_scores_many
 from ndpp.laws.similar import similar_items
@@ -37,6 +38,7 @@ def over(baskets: Baskets, law: Any) -> Baskets:
     order = np.lexsort([new[new >= 0], owner])
     first = np.searchsorted(owner, np.arange(len(baskets) + 1))
     made = Baskets(first, new[new >= 0][order], law.n_items, law.labels, baskets.basket_ids)
+    made = WeightedBaskets.of(made, None, context_of(baskets))
     kept: Baskets = made[(made.sizes > 0) | (baskets.sizes == 0)]
     return kept
 

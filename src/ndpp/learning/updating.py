@@ -13,10 +13,10 @@ included, is subtracted from every gradient, so that only tonight's orders move 
 from __future__ import annotations
 
 import os
-import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,11 +28,13 @@ from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import many
+from ndpp.baskets.weighted import WeightedBaskets, context_of
 from ndpp.errors import InvalidInputError, RefusedUpdateError
 from ndpp.laws.files import load, load_metadata
+from ndpp.laws.gate import Gain
 from ndpp.laws.law import Law
 from ndpp.learning.base import number, set_aside
-from ndpp.learning.batches import WeightedBaskets
+from ndpp.learning.context import relearn_context
 from ndpp.learning.fitting import read_orders
 from ndpp.learning.trainer import Objective, P, Trainer, TrainingSettings
 from ndpp.learning.turnover import items_entered, items_left, names_of, over, possible, young_levels
@@ -106,6 +108,9 @@ class Updated:
         Items that are new, that were dropped, and that are too rare to enter.
     changed : tuple of ItemChange
         The items whose probability has changed most.
+    context : Gain or None
+        What it gained to learn anew how the weights depend on context, and whether that was kept. None if there is no context, or if the
+        orders do not tell how contexts differ; what was learned before is then carried over.
     shares_before : (C,) array
         Weights of the components before.
     """
@@ -121,6 +126,7 @@ class Updated:
     left: tuple[str | int, ...]
     skipped: tuple[str, ...]
     changed: tuple[ItemChange, ...]
+    context: Gain | None
     shares_before: FloatArray = field(repr=False)
     seconds: float
 
@@ -143,8 +149,8 @@ def update(
     format: str | None = None,
     missing: str = "error",
     encoding: str | None = None,
+    time: str | None = None,
     validation: Any = None,
-    keep: Any = None,
     seen: float | None = None,
     old_weight: float = OLD_WEIGHT,
     half_life: float | None = None,
@@ -162,7 +168,8 @@ def update(
     """Continue the training of a model with new orders, as the command ``ndpp update`` does. Old orders are not needed.
 
     Pseudo-orders, drawn exactly from the model, stand for the orders that it has seen; together they weigh a quarter as much. Items that
-    are new enter, items that are gone fade.
+    are new enter, items that are gone fade. Where orders have the columns of context of the model, or follow from ``time``, how the weights
+    depend on them is learned anew, from what the model knows, and kept if the validation orders gain; it is carried over otherwise.
 
     Parameters
     ----------
@@ -172,10 +179,10 @@ def update(
         Those since the last update or fit. A tenth of them judges the new law.
     basket, item, format, missing, encoding
         As in ``ndpp.fit``.
+    time : str, optional
+        The column of the time, from which weekday, month, season and hour follow, if the model depends on them.
     validation : like orders, optional
         Orders that judge the new law instead.
-    keep : like orders, optional
-        Orders that the model has seen, where they are at hand: they take the place of pseudo-orders, and each counts as a new one.
     seen : float, optional
         How many orders the model has seen, if it is a law, or if its file does not say.
     old_weight : float
@@ -214,10 +221,11 @@ def update(
     >>> after.is_worse, after.metadata["memory"]["orders"]
     (False, 300.0)
     """
-    began = time.perf_counter()
+    began = perf_counter()
     law, about = _opened(model)
     memory = Memory.of(about, seen)
-    options, file = {"basket": basket, "item": item, "missing": missing}, {"format": format, "encoding": encoding}
+    options = {"basket": basket, "item": item, "missing": missing, "time": time}
+    file = {"format": format, "encoding": encoding}
     tonight = _read(orders, law, file, options)
     digests = _digests(tonight)
     if (again := np.isin(digests, memory.digests).mean()) and not force:
@@ -236,13 +244,15 @@ def update(
     if validation is not None:
         known = _read(validation, law, file, options)
         parts = tonight, possible(start, over(known, start))
-    old = None if keep is None else possible(start, over(_read(keep, law, file, options), start))
     trained = _trained(
-        start, *parts, old, number(old_weight, "old_weight", above_zero=True) * fade * memory.orders,
+        start, *parts, number(old_weight, "old_weight", above_zero=True) * fade * memory.orders,
         epochs=check_count(max_epochs, "max_epochs"), rate=number(learning_rate, "learning_rate", above_zero=True),
         device=device, seed=random_state, progress=progress, force=force,
     )  # fmt: skip
-    values = [one.log_probs(parts[1]) for one in (start, trained)]
+    relearned = None
+    if trained.gate is not None and max_epochs:
+        trained.gate, relearned = relearn_context(trained, *parts)
+    values = [one.log_probs(parts[1], context=context_of(parts[1])) for one in (start, trained)]
     gain = values[1] - values[0]
     counts = fade * memory.orders + len(tonight), memory.updates + 1
     now = Memory(*counts, young, unsold, [*memory.digests, *digests.tolist()][-KEPT:])
@@ -251,7 +261,7 @@ def update(
         before=float(values[0].mean()), after=float(values[1].mean()),
         error=float(gain.std(ddof=1) / np.sqrt(len(gain))) if len(gain) > 1 else np.inf,
         entered=tuple(entered), left=tuple(left.tolist()), skipped=skipped, changed=_changes(law, trained),
-        shares_before=law.weights, seconds=time.perf_counter() - began,
+        context=relearned, shares_before=law.weights, seconds=perf_counter() - began,
     )  # fmt: skip
     if made.is_worse and not force:
         raise RefusedUpdateError(
@@ -271,9 +281,8 @@ def _opened(model: Any) -> tuple[Any, dict[str, Any]]:
 
 def _read(orders: Any, law: Any, file: Mapping[str, Any], options: Mapping[str, Any]) -> Baskets:
     """Return the orders that are not empty, over the items of the law and those that are new; raise if there is nothing to learn from."""
-    orders = getattr(orders, "baskets", orders)
     known = {"n_items": law.n_items, "as_labels": False} if law.labels is None else {"as_labels": True}
-    found = read_orders(orders, file, **options, **known)
+    found = read_orders(orders, file, context=list(law.context), partial=True, **options, **known)
     if not isinstance(found, Baskets):
         found = Baskets.from_lists(found, n_items=law.n_items if law.labels is None else None)
     if law.labels is not None and found.labels is None and len(found):
@@ -282,7 +291,7 @@ def _read(orders: Any, law: Any, file: Mapping[str, Any], options: Mapping[str, 
         )
     if law.labels is not None:
         none = Baskets.from_lists([], labels=law.labels, basket_ids=None if found.basket_ids is None else [])
-        found = Baskets.concat([none, found]) if len(found) else found
+        found = WeightedBaskets.of(Baskets.concat([none, found]), None, context_of(found)) if len(found) else found
     elif found.n_items != law.n_items:
         raise InvalidInputError(f"orders by ids must be over the {law.n_items} items of the model; got {found.n_items}")
     if not (found.indices < law.n_items).any():
@@ -304,28 +313,23 @@ def _digests(orders: Baskets) -> Any:
 
 
 def _trained(
-    law: Any, orders: Baskets, held_out: Baskets, old: Baskets | None, weight: float, *,
+    law: Any, orders: Baskets, held_out: Baskets, weight: float, *,
     epochs: int, rate: float, device: str, seed: int, progress: Any, force: bool,
 ) -> Any:  # fmt: skip
-    """Return the law after some epochs with old orders or, without them, pseudo-orders that weigh as much as ``weight`` orders."""
-    drawn = old
-    if drawn is None or not force:
-        n = int(np.ceil(min(weight, REPLAYED)))
-        say_line(f"drawing {many(n, 'pseudo-order')}", progress)
-        sample = law.sample(n, rng=seed, device=None if device == "cpu" else device)
-        if not force:
-            _check_shop(law, orders, sample, np.random.default_rng(seed))
-        drawn = sample if old is None else old
+    """Return the law after some epochs with pseudo-orders that weigh as much as ``weight`` orders."""
+    n = int(np.ceil(min(weight, REPLAYED)))
+    say_line(f"drawing {many(n, 'pseudo-order')}", progress)
+    drawn = law.sample(n, rng=seed, device=None if device == "cpu" else device)
+    if not force:
+        _check_shop(law, orders, drawn, np.random.default_rng(seed))
     if not epochs:
         return law
     both = Baskets.concat([Baskets(one.indptr, one.indices, law.n_items, law.labels) for one in (drawn, orders)])
-    data = WeightedBaskets.of(
-        both, np.repeat([weight / len(drawn) if old is None else 1.0, 1.0], [len(drawn), len(orders)])
-    )
+    data = WeightedBaskets.of(both, np.repeat([weight / n, 1.0], [n, len(orders)]))
     single = torch.float32 if device != "cpu" or len(law.weights) > 1 else torch.float64
-    how: dict[str, Any] = {"device": device, "dtype": single, "seed": seed, "is_update": old is None}
+    how: dict[str, Any] = {"device": device, "dtype": single, "seed": seed}
     goal = warm_objective(law, data, held_out, **how)
-    goal.pull = pull_of(warm_objective(law, data, held_out, **how), len(drawn) if old is None else 0)
+    goal.pull = pull_of(warm_objective(law, data, held_out, **how), n)
     trainer = Trainer(goal, TrainingSettings(rate, None, epochs, 1), seed)
     with progress_bar(epochs * trainer.n_steps, f"epoch 1 of {epochs}", show=progress) as bar:
         for epoch in range(epochs):

@@ -46,11 +46,10 @@ def warm_objective(
     device: str,
     dtype: Any,
     seed: int,
-    is_update: bool = True,
 ) -> Objective[Any]:
     """Return the objective of the law's own kind that begins with the law; raise if it is of a kind that is not trained.
 
-    Penalties on u and X are those for which entries as large as the law's are to be expected; of an update they are on what changes.
+    Penalties on u and X are those for which entries as large as the law's are to be expected, and on what changes.
     """
     data = training, held_out
     if isinstance(law, SharedTies):  # each kind of objective begins with its own parameters
@@ -70,7 +69,7 @@ def warm_objective(
             float(1 / (2 * one.square().mean()).clamp(min=MOST_PENALTY**-1)) for one in (start.factors, start.X)
         ]
         learned, judged = (FamilyData.of(tied, part) for part in data)
-        return MixtureObjective(tied, penalties, start, learned, judged, is_update=is_update)
+        return MixtureObjective(tied, penalties, start, learned, judged, is_update=True)
     if not isinstance(law, LowRankKernel) or law.background is not None:
         raise InvalidInputError(f"{law!r} is of a kind that no training leads to. {NOT_FITTED}")
     begin, form = LawStart.of(law)

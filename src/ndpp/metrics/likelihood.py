@@ -8,6 +8,7 @@ import numpy as np
 
 from ndpp._types import IntArray
 from ndpp.baskets import Baskets
+from ndpp.baskets.weighted import WeightedBaskets, context_of
 from ndpp.metrics.estimates import Bootstrap, Column, Estimate, Resampling, difference, mean_estimate, mean_estimates
 from ndpp.metrics.models import log_likelihoods
 
@@ -56,7 +57,7 @@ def log_likelihood_gain(kernel: Any, baseline: Any, baskets: Baskets, **options:
 def auc(kernel: Any, baskets: Baskets, **options: Unpack[Resampling]) -> Estimate:
     """Return the probability that a basket is more probable than a uniform random set of its size; 0.5 is chance.
 
-    The baskets of each size are compared with up to ten times as many random sets; ties count half. (Among sets of all
+    The baskets of each size are compared with up to ten times as many random sets, in their contexts; ties count half. (Among sets of all
     sizes, small baskets would win because they are small.) Empty baskets are excluded, baskets of probability zero are
     not. Parameters as in :func:`mean_log_likelihood`; ``rng`` also draws the random sets.
 
@@ -71,6 +72,10 @@ def auc(kernel: Any, baskets: Baskets, **options: Unpack[Resampling]) -> Estimat
     sizes, counts = np.unique(baskets.sizes, return_counts=True)
     n_sets = np.maximum(np.minimum(SETS_PER_BASKET * counts, SET_ITEMS // np.maximum(sizes, 1)), counts)
     sets = random_sets(bootstrap.generator, np.repeat(sizes, n_sets), baskets.n_items)
+    # Sets are in the contexts of the baskets of their size.
+    like = [np.resize(np.flatnonzero(baskets.sizes == size), n) for size, n in zip(sizes, n_sets)]
+    of = np.concatenate([np.zeros(0, np.int64), *like])
+    sets = WeightedBaskets.of(sets, None, {name: words[of] for name, words in context_of(baskets).items()})
     ours, theirs = log_likelihoods(kernel, baskets), log_likelihoods(kernel, sets)
     values = np.empty(len(baskets))
     for size in sizes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from scipy import sparse
 
 from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
+from ndpp.baskets.weighted import context_of
 from ndpp.errors import InvalidInputError, PrecisionError
 from ndpp.inference.scores import scores_or_nan
 from ndpp.laws.kernel import LowRankKernel
@@ -134,11 +136,12 @@ def cosines(baskets: Baskets, *, extra: float = 0.0, weights: FloatArray | None 
 def log_likelihoods(kernel: Any, baskets: Baskets) -> FloatArray:
     """Return the log-probability of each basket, −inf for impossible baskets.
 
-    ``kernel`` is a :class:`ndpp.LowRankKernel`, a fitted estimator, or a model with a method ``log_likelihoods``.
+    ``kernel`` is a :class:`ndpp.LowRankKernel`, a fitted estimator, or a model with a method ``log_likelihoods``. Baskets in context, as
+    ``Orders.in_context`` returns them, are judged in it.
     """
     model = _model(kernel, baskets)
     if isinstance(model, Law):
-        return np.asarray(model.log_probs(baskets))
+        return np.asarray(model.log_probs(baskets, context=context_of(baskets)))
     if not has_probabilities(model):
         raise InvalidInputError(f"{type(model).__name__} ranks items but has no probabilities")
     return np.asarray(model.log_likelihoods(baskets), np.float64)
@@ -150,14 +153,35 @@ def log_size_probabilities(kernel: Any, baskets: Baskets) -> FloatArray | None:
     if not isinstance(model, Law):
         found = getattr(model, "log_size_probabilities", None)
         return None if found is None else np.asarray(found(baskets.sizes), np.float64)
-    law, (sizes, where) = model.size_distribution(), np.unique(baskets.sizes, return_inverse=True)
-    log_p, total = np.full(len(sizes), -np.inf), model.log_normalizer()
-    for i, size in enumerate(sizes[sizes <= model.max_size].tolist()):
-        try:
-            log_p[i] = np.log(law[size]) if law[size] > RARE_SIZE else model.log_normalizer(size) - total
-        except PrecisionError:
-            return None
-    return log_p[where]
+    out = np.full(len(baskets), -np.inf)
+    model.size_distribution()  # that of each component is kept
+    try:
+        for law, which in _in_contexts(model, baskets):
+            sizes, where = np.unique(baskets.sizes[which], return_inverse=True)
+            log_p = np.full(len(sizes), -np.inf)
+            for i, size in enumerate(sizes[sizes <= law.max_size].tolist()):
+                p = law.size_distribution()[size]
+                log_p[i] = np.log(p) if p > RARE_SIZE else law.log_normalizer(size) - law.log_normalizer()
+            out[which] = log_p[where]
+    except PrecisionError:
+        return None
+    return out
+
+
+def _in_contexts(law: Any, baskets: Baskets) -> Iterator[tuple[Any, IntArray]]:
+    """Yield the law in each context that some of the baskets are in, and their numbers."""
+    known = {name: words for name, words in context_of(baskets).items() if name in law.context}
+    if not known or not len(baskets):
+        yield law, np.arange(len(baskets))
+        return
+    _, first, which = np.unique(
+        law.gate.rows(known, len(baskets), unknown="skip"), axis=1, return_index=True, return_inverse=True
+    )
+    for i, start in enumerate(first.tolist()):
+        yield (
+            law.at({name: words[start] for name, words in known.items()}, unknown="skip"),
+            np.flatnonzero(which.ravel() == i),
+        )
 
 
 def has_probabilities(kernel: Any) -> bool:
@@ -173,7 +197,10 @@ def scores(kernel: Any, baskets: Baskets) -> FloatArray:
     """
     model = _model(kernel, baskets)
     if isinstance(model, Law):
-        return scores_or_nan(model, baskets)
+        out = np.empty((len(baskets), model.n_items))
+        for law, which in _in_contexts(model, baskets):
+            out[which] = scores_or_nan(law, baskets[which])
+        return out
     return np.asarray(model.scores(baskets), np.float64)
 
 

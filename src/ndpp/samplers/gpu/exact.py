@@ -7,9 +7,8 @@
   advance. Without an eigenbasis, or space for its tables, a size is drawn first, and then the items as for one size.
 - A symmetric kernel, ``projection``: its eigenvectors (:class:`Projections`).
 
-Cost per sample at r = 200 on circles: about 0.1 and 2 GFlop for 10 and 50 items, almost all of it in real matrix products. Memory in
-addition to X: rows of Q on the device, a table of 16h bytes per item and circle with h nodes, or of 24r bytes per item for clocks, and 1 to
-8 MB per sample.
+Almost all of the cost on circles is in real matrix products. Memory in addition to X: rows of Q on the device, a table of 16h bytes per
+item and circle with h nodes, or of 24r bytes per item for clocks, and what each sample holds (:mod:`.memory`).
 """
 
 from __future__ import annotations

@@ -55,8 +55,11 @@ export function sizeChart(law, { here = 0, usual = null, caption }) {
 
 // -- asking -------------------------------------------------------------------------------------------------------------------
 
+// What every question with a body says.
+export const always = {};
+
 export async function ask(path, body) {
-  const options = body ? { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) } : {};
+  const options = body ? { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ ...body, ...always }) } : {};
   let response;
   try {
     response = await fetch("api/" + path, options);

@@ -3,6 +3,7 @@
 import { $, ask, bar, bold, briefly, fill, make, named, quiet, say, searchBox, sizeChart } from "./elements.js";
 import { add, change, chip, fact, inSuch, likelihood, missionName, model, product, productLink, read, remove, row, rows, state, toggle, tone, unknown } from "./basket.js";
 import { showCompare } from "./compare.js";
+import { isChosen, offerContext } from "./context.js";
 import { boughtBefore, isNamed, offerCustomer, tell, whose } from "./customer.js";
 import { inWords, offerLimits } from "./limits.js";
 import { Atlas, buttons } from "./map.js";
@@ -24,11 +25,11 @@ function showBasket() {
 
 function showFacts() {
   const { basket, likely } = state;
-  $("facts-title").textContent = basket.length ? "Baskets like this" : "All baskets";
+  $("facts-title").textContent = basket.length ? "Baskets like this" : isChosen() ? "Such baskets" : "All baskets";
   fill("likely", async () => [await likely(), await model()], ([answer, m]) => {
     const [part, rest] = shareOf(answer.contained, "baskets"), n = basket.length;
     const all = n === 1 ? "hold it" : n === 2 ? "hold both" : `hold all ${n}`;
-    const facts = n === 0 ? [fact(`${average(m.mean_size)} items`, "in a basket on average")]
+    const facts = n === 0 ? [fact(`${average(isChosen() ? answer.contained_size : m.mean_size)} items`, "in a basket on average")]
       : answer.contained_size === null ? [fact("Never", "are these bought together")]
       : [fact(part, `${rest} ${all}${n > 1 ? `, ${often(answer.contained_lift)} by chance` : ""}`),
         fact(`${average(answer.contained_size)} items`, `in the end, on average; ${average(m.mean_size)} in all baskets`)];
@@ -36,10 +37,11 @@ function showFacts() {
   }, unknown);
 }
 
-function sizes(all, { size, size_probability: p, at_most: below }) {
-  if (all === null || p === null) return quiet("How large baskets are is not known yet.");
+function sizes(all, { size }) {
+  if (all === null) return quiet("How large baskets are is not known yet.");
+  const more = all.slice(size + 1).reduce((sum, p) => sum + p, 0);
   return sizeChart(all, { here: size, caption: size === 0 ? `Items in a basket: half of all hold ${median(all)} or fewer.`
-    : `Items in a basket: ${share(p)} of all hold ${size}, like yours; ${share(Math.max(0, 1 - below))} hold more.` });
+    : `Items in a basket: ${share(all[size] ?? 0)} of all hold ${size}, like yours; ${share(more)} hold more.` });
 }
 
 // -- what goes with it -----------------------------------------------------------------------------------------------------------
@@ -72,7 +74,7 @@ function showNext() {
   fill("next", () => Promise.all([ask("recommend", { basket, n: 10, ranking: chosen, why: true, limits, ...who }), colours()]), ([answer, missions]) => {
     tell(answer, who);
     if (!answer.items.length) return quiet(limits.length ? "Nothing else fits within the limits." : "No item can join this basket.");
-    const next = (r) => (answer.customer === "known" ? ["expected ", ...inSuch(r.share, "their baskets")] : inSuch(r.share, "all baskets"));
+    const next = (r) => (answer.customer === "known" ? ["expected ", ...inSuch(r.share, "their baskets")] : inSuch(r.share, isChosen() ? "such baskets" : "all baskets"));
     if (!basket.length) return rows(answer.items.map((r) => row(r.item, next(r), r.share, boughtBefore(r))));
     const { text, words } = RANKINGS[chosen], best = Math.max(...answer.items.map((r) => r.score));
     const because = answer.items.filter((r) => r.because !== null && r.mission > 1.1).map((r) => r.because);
@@ -128,9 +130,9 @@ function missionCard(one, p, missions, isGiven) {
 
 function showMissions() {
   const { basket, likely } = state;
-  fill("missions", async () => [await model(), basket.length ? (await likely()).missions : null], ([{ missions }, given]) => {
+  fill("missions", async () => [await model(), basket.length || isChosen() ? (await likely()).missions : null], ([{ missions }, given]) => {
     $("missions-card").hidden = missions.length === 0;
-    $("missions-text").textContent = given ? "Why people fill such a basket. The mark on a bar shows how common the mission is in all baskets."
+    $("missions-text").textContent = given ? `Why people ${basket.length ? "fill such a basket" : "shop then and there"}. The mark on a bar shows how common the mission is in all baskets.`
       : "Why people shop here: kinds of baskets that the model has learned.";
     const chance = (one) => (given ? given.find(({ name }) => name === one.name)?.probability ?? 0 : one.share);
     const order = [...missions].sort((a, b) => chance(b) - chance(a)), probable = given ? order.filter((one) => chance(one) > 0) : order;
@@ -165,10 +167,18 @@ function show() {
     for (const button of document.querySelectorAll(".plus")) button.disabled = state.basket.includes(button.item);
   }
   offerCustomer(() => { showNext(); showWhole(true); }).catch(() => null);
+  offerContext(afresh).catch(() => null);
   offerLimits(() => { showNext(); showWhole(true); }).catch(() => null);
   showMap();
   if (state.view === "product") showProduct(); else leaveProduct();
   if (state.view === "compare") showCompare();
+}
+
+// In another context everything is asked again.
+function afresh() {
+  Object.assign(state, { asked: null, drawn: [] });
+  if (state.view === "product") showProduct(true);
+  show();
 }
 
 const own = { held: () => state.basket, add, back: () => state.basket.length && remove(state.basket.at(-1)) };

@@ -2,6 +2,7 @@
 
 import { $, ask, bar, bold, fill, make, named, quiet, sizeChart } from "./elements.js";
 import { fact, inSuch, likelihood, missionName, model, query, row, rows, shared, state, toggle, tone } from "./basket.js";
+import { isChosen } from "./context.js";
 import { average, median, often, share, shareOf } from "./words.js";
 
 const FIRST_WAIT = 4_000, LAST_WAIT = 120_000;
@@ -20,17 +21,17 @@ function showSizes(item, wait = FIRST_WAIT) {
   });
 }
 
-export function showProduct() {
+export function showProduct(afresh = false) {
   const [item] = state.named, held = state.basket.includes(item);
   $("product-add").textContent = held ? "Remove from the basket" : "Add to the basket";
   $("product-add").onclick = () => toggle(item);
-  if (shownItem === item) return;
+  if (shownItem === item && !afresh) return;
   shownItem = item;
   $("product-title").replaceChildren(named(item));
   for (const place of ["product-facts", "product-sizes", "product-with", "product-instead", "product-missions"]) $(place).replaceChildren();
   const likely = likelihood([item]), related = shared(() => ask(`related?${query([item])}&n=8`));
   fill("product-facts", async () => [await likely(), await model()], ([answer, m]) => {
-    const [part, rest] = shareOf(answer.contained, "all baskets");
+    const [part, rest] = shareOf(answer.contained, isChosen() ? "such baskets" : "all baskets");
     return make("ul", { class: "figures across" }, fact(part, rest), answer.contained_size === null ? null
       : fact(`${average(answer.contained_size)} items`, `in the baskets that hold it, on average; ${average(m.mean_size)} in all`));
   });
@@ -52,6 +53,7 @@ export function showProduct() {
         make("p", { class: "quiet" }, bold(share(probability)), ` of the baskets with it; ${share(one.share)} of all. ${average(one.mean_size)} items each.`));
     }));
   });
+  if (afresh) return;
   $("product-title").focus({ preventScroll: true });
   scrollTo({ top: 0 });
 }
