@@ -281,8 +281,10 @@ def _rows(
         ranks, total = _ranks(found, cases, first)
         percentile, hit = 100 * (1 - ranks / np.maximum(total - 1, 1)), ranks < TOP
         gain, error = percentile - beside.setdefault((how, among), percentile), 1 / np.sqrt(len(ranks))
-        of_each = (value for one in (percentile, hit, gain) for value in (float(one.mean()), float(one.std() * error)))
-        rows.append(Row(data, method, how, among, *of_each, len(ranks), int(np.median(total))))
+        mean, spread = ([float(v) for v in of((percentile, hit, gain), axis=1)] for of in (np.mean, np.std))
+        errors = [error * one for one in spread]
+        rows.append(Row(data, method, how, among, mean[0], errors[0], mean[1], errors[1], mean[2], errors[2],
+                        len(ranks), int(np.median(total))))  # fmt: skip
     return rows
 
 
