@@ -4,14 +4,17 @@ A test basket with hidden items is cut: one of them, at random, is to be found, 
 ones are left out. Candidates are the new items alone (*among new*: which new product goes with this basket), or all items that the basket
 does not have (*among all*). Ways to place a new item:
 
-- *like, by text*: ``law.add_items(ndpp.similar_items(law, new))``, the five nearest names;
+- *like, by text*: ``law.add_items(ndpp.similar_items(law, new), keep="shares")``, the five nearest names;
+- *like, by text, keeping sets*: the same with ``keep="sets"``, the default;
 - *like, by last word*: the items whose names end in the same word, the nearest names where there is none: what a category would say;
-- *features*: ``law.add_items(features=…)`` of a model fitted with ``item_features=ndpp.text_features(labels)``;
+- *features*: ``law.add_items(features=…, keep="shares")`` of a model fitted with ``item_features=ndpp.text_features(labels)``;
 - *popularity*: the same list for every basket, without any model.
 
 A shop has a guess how often a new product will be bought. Either it is right (*known*: the share of training baskets that the hidden item
 was in before it was hidden), or it is that of similar items (*guessed*, the mean share of the items that it is like by text; for
 *popularity* that, too, or the mean of the last word).
+
+Up to 1,000 baskets are judged among the new items, and up to 250 of them among all items, which takes longer.
 
 Fits take minutes to hours and may be made elsewhere: ``python -m ndpp_experiments.new_items FOLDER [--device cuda] [NAME …]`` writes the
 models into a folder, and the experiment looks for them in the folder that ``NDPP_NEW_ITEMS`` names. Quick runs are on synthetic baskets.
@@ -22,6 +25,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,14 +37,19 @@ from ndpp.baskets import Baskets
 from ndpp.datasets import load_baskets, make_baskets
 from ndpp.errors import DataNotFoundError, InvalidInputError
 from ndpp.laws import Law
-from ndpp_experiments.plots import Bar, rejections
+from ndpp.laws.begun import Begun, Correction, parts
+from ndpp_experiments.plots import effects
 from ndpp_experiments.record import Finding, Result, Say
 
 NAMES = {"groceries": "Groceries", "foodcom": "Food.com", "uk_retail": "UK Retail"}
 FOLDER = "NDPP_NEW_ITEMS"
 """Environment variable that names the folder of fitted models."""
-HIDDEN, TEST, MOST_JUDGED, MOST_SCORED, TOP = 0.1, 0.1, 1000, 2000, 10
-"""Shares of the items that are hidden and of the baskets to test on, most test baskets that are completed and scored, length of a list."""
+HIDDEN, TEST, TOP = 0.1, 0.1, 10
+"""Shares of the items that are hidden and of the baskets to test on, and the length of a list."""
+MOST_JUDGED, MOST_RANKED, MOST_SCORED = 1000, 250, 2000
+"""Most test baskets that are completed with new items, with all items, and that are scored."""
+NEGLIGIBLE = 1e-6
+"""Components of a smaller posterior are left out of what ties change in the scores of a basket."""
 QUICK = {"n_missions": 3, "max_epochs": 2, "rank": 4}
 SYNTHETIC = ("apple", "pear", "plum", "milk", "cream", "bread", "roll", "cake", "tea", "juice")
 
@@ -62,7 +71,8 @@ class Split(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One way to place new items: mean percentile rank and share of hidden items in the first ten, with standard errors."""
+    """One way to place new items: mean percentile rank, share of hidden items in the first ten, and how far the former is above that of
+    popularity for the same baskets, with standard errors."""
 
     data: str
     method: str
@@ -72,6 +82,8 @@ class Row(NamedTuple):
     mpr_error: float
     hit_rate: float
     hit_error: float
+    gain: float
+    gain_error: float
     baskets: int
     candidates: int
 
@@ -120,12 +132,12 @@ def measure(*, quick: bool, seed: int, say: Say) -> Result:
                 f"{one.log_likelihood:.3f} ± {one.error:.3f}")
         for one in fits
     ]  # fmt: skip
-    bars = [
-        Bar(row.data, row.method, row.hit_rate, panel=f"popularity {row.popularity}")
+    gains = [
+        (f"{row.data}: {row.method}", row.gain, row.gain_error)
         for row in rows
-        if row.among == "all"
+        if (row.among, row.popularity) == ("all", "known") and row.method != "popularity"
     ]
-    figure = rejections(bars, xlabel=f"share of hidden items in the first {TOP} of all items")
+    figure = effects(gains, xlabel="MPR of hidden items among all items, minus that by popularity alone")
     return Result({"hidden": HIDDEN, "top": TOP}, findings, {"": rows, "fits": fits}, figure, (NOTE,))
 
 
@@ -176,57 +188,113 @@ def _judged_fit(name: str, split: Split, law: Any, features: bool) -> Fit:
     return Fit(NAMES.get(name, name), "with features" if features else "plain", *sizes, float(values.mean()), error)
 
 
+class Cases(NamedTuple):
+    """Baskets to complete: what is given, and the hidden item that is to be found."""
+
+    given: Baskets
+    wanted: IntArray
+
+
 def judged(data: str, split: Split, plain: Any, featured: Any, seed: int, say: Say) -> list[Row]:
     """Return how high the hidden items are ranked."""
     rng, n_known = np.random.default_rng([seed, 36]), len(split.known)
-    cases = [basket for basket in split.test if (basket >= n_known).any() and (basket < n_known).any()]
-    cases = [cases[i] for i in np.sort(rng.permutation(len(cases))[:MOST_JUDGED])]
-    wanted = np.array([rng.choice(basket[basket >= n_known]) for basket in cases])
-    given = Baskets.from_lists([basket[basket < n_known] for basket in cases], n_items=len(split.labels))
+    found = [basket for basket in split.test if (basket >= n_known).any() and (basket < n_known).any()]
+    found = [found[i] for i in rng.permutation(len(found))[:MOST_JUDGED]]
+    wanted = np.array([rng.choice(basket[basket >= n_known]) for basket in found])
+    cases = Cases(Baskets.from_lists([basket[basket < n_known] for basket in found], n_items=n_known), wanted)
+    rows_of = partial(_rows, data, cases, {})
     text, ends = ndpp.similar_items(plain, split.new), _by_last_word(plain, split.new)
-    known_shares = dict(zip(split.new, split.shares[n_known:].clip(1e-6)))
+    known_shares = dict(zip(split.new, split.shares[n_known:].clip(1e-6).tolist()))
     shares = dict(zip(plain.labels, split.shares))
     guesses = {
-        how: {label: sum(w * shares[old] for old, w in like[label].items()) for label in split.new}
+        how: {label: max(sum(w * shares[old] for old, w in like[label].items()), 1e-6) for label in split.new}
         for how, like in (("by text", text), ("by last word", ends))
     }
-    guesses = {how: {label: max(p, 1e-6) for label, p in own.items()} for how, own in guesses.items()}
-    vectors = dict(zip(split.new, ndpp.text_features(split.new)))
-    ways: dict[tuple[str, str], Any] = {}
-    for how, popularity in (("known", known_shares), ("guessed", guesses["by text"])):
-        ways["like, by text", how] = plain.add_items(text, popularity)
-        ways["like, by last word", how] = plain.add_items(
-            ends, guesses["by last word"] if how == "guessed" else popularity
-        )
-        ways["features", how] = featured.add_items(features=vectors, popularity=popularity)
-    ways["popularity", "known"] = known_shares
-    ways["popularity", "guessed"] = guesses["by text"]
-    ways["popularity of the last word", "guessed"] = guesses["by last word"]
-    rows = []
-    for (method, how), law in ways.items():
-        if isinstance(law, dict):
-            one = np.concatenate([split.shares[:n_known], list(law.values())])
-            scores = np.broadcast_to(one, (len(cases), len(one)))
-        else:
-            scores = ndpp.continuation_scores_many(law, given)
-        say(f"{data}: {method}, {how}")
-        for among in ("new", "all"):
-            ranks, total = _ranks(scores, given, wanted, n_known if among == "new" else 0)
-            percentile, hit = 100 * (1 - ranks / np.maximum(total - 1, 1)), ranks < TOP
-            error = 1 / np.sqrt(len(ranks))
-            rows.append(Row(data, method, how, among, float(percentile.mean()), float(percentile.std() * error), float(hit.mean()),
-                            float(hit.std() * error), len(ranks), int(np.median(total))))  # fmt: skip
+    vectors, rows = dict(zip(split.new, ndpp.text_features(split.new))), []
+    for how, by_text, by_word in (
+        ("known", known_shares, known_shares),
+        ("guessed", guesses["by text"], guesses["by last word"]),
+    ):
+        for method, popularity in (("popularity", by_text), ("popularity of the last word", by_word)):
+            if method == "popularity" or how == "guessed":
+                one = np.concatenate([split.shares[:n_known], list(popularity.values())])
+                rows += rows_of(method, how, np.broadcast_to(one, (len(wanted), len(one))))
+    for model, ways in (
+        (plain, {"like, by text": text, "like, by last word": ends}),
+        (featured, {"features": None}),
+    ):
+        posterior, ranked = posteriors_and_scores(model, cases.given, MOST_RANKED)
+        say(f"{data}: scores of {len(ranked)} baskets")
+        for method, like in ways.items():
+            own = guesses["by last word" if like is ends else "by text"]
+            for how, popularity in (("known", known_shares), ("guessed", own)):
+                options = {"popularity": popularity, "keep": "shares"}
+                law = model.add_items(features=vectors, **options) if like is None else model.add_items(like, **options)
+                new = posterior @ law._inclusions_of(np.arange(n_known, law.n_items))
+                rows += rows_of(method, how, new, np.hstack([ranked, new[: len(ranked)]]))
+    law = plain.add_items(text, known_shares)
+    given = Baskets._trusted(cases.given.indptr, cases.given.indices, law.n_items, None)
+    posterior, ranked = posteriors_and_scores(law, given, MOST_RANKED)
+    new = posterior @ law._inclusions_of(np.arange(n_known, law.n_items))
+    rows += rows_of("like, by text, keeping sets", "known", new, ranked)
+    say(f"{data}: {len(wanted)} baskets are judged")
     return rows
 
 
-def _ranks(scores: FloatArray, given: Baskets, wanted: IntArray, first: int) -> tuple[FloatArray, FloatArray]:
-    """Return how many candidates are before the wanted one, ties counting half, and how many candidates there are."""
-    ranks, total = np.empty(len(wanted)), np.empty(len(wanted))
-    for i, (row, item) in enumerate(zip(scores, wanted.tolist())):
-        candidates = np.setdiff1d(np.arange(first, scores.shape[1]), given[i])
-        own = row[candidates]
+class _Begun(Begun):
+    """Baskets whose scores leave out ties in components of a negligible posterior, to save most of the time."""
+
+    def _correction(self, i: int, unit: FloatArray) -> Correction:
+        found = super()._correction(i, unit)
+        kept = found.posterior > NEGLIGIBLE
+        return found._replace(
+            components=found.components[kept], posterior=found.posterior[kept], sides=found.sides[:, kept]
+        )
+
+
+def posteriors_and_scores(law: Any, given: Baskets, n_scored: int) -> tuple[FloatArray, FloatArray]:
+    """Return P(c | J ⊆ S) of all baskets J, and P(a ∈ S | J ⊆ S) of the first ones, up to ``NEGLIGIBLE`` components.
+
+    With ``keep="shares"``, new items change neither, and have no ties: their scores are Σ_c P(c | J) P_c(a ∈ S).
+    """
+    posterior, scores = np.empty((len(given), len(law.weights))), np.empty((min(n_scored, len(given)), law.n_items))
+    for which in parts(law, given):
+        posterior[which] = Begun(law, given[which]).posterior
+    first = given[: len(scores)]
+    for which in parts(law, first):
+        scores[which] = _Begun(law, first[which]).scores()
+    return posterior, scores
+
+
+def _rows(
+    data: str, cases: Cases, beside: dict[tuple[str, str], FloatArray], method: str, how: str, scores: FloatArray,
+    of_all: FloatArray | None = None,
+) -> list[Row]:  # fmt: skip
+    """Return how high the hidden items are among new items, by scores of these or of all items, and of fewer baskets among all items.
+
+    ``beside`` are the percentiles of the first method, popularity.
+    """
+    n_known, rows = cases.given.n_items, []
+    of_all = scores[:MOST_RANKED] if of_all is None else of_all
+    new = scores[:, n_known:] if scores.shape[1] == of_all.shape[1] else scores
+    for among, found, first in (("new", new, n_known), ("all", of_all, 0)):
+        ranks, total = _ranks(found, cases, first)
+        percentile, hit = 100 * (1 - ranks / np.maximum(total - 1, 1)), ranks < TOP
+        gain, error = percentile - beside.setdefault((how, among), percentile), 1 / np.sqrt(len(ranks))
+        mean, spread = ([float(v) for v in of((percentile, hit, gain), axis=1)] for of in (np.mean, np.std))
+        errors = [error * one for one in spread]
+        rows.append(Row(data, method, how, among, mean[0], errors[0], mean[1], errors[1], mean[2], errors[2],
+                        len(ranks), int(np.median(total))))  # fmt: skip
+    return rows
+
+
+def _ranks(scores: FloatArray, cases: Cases, first: int) -> tuple[FloatArray, FloatArray]:
+    """Return how many candidates, items from ``first`` on, are before the wanted one, ties counting half, and how many there are."""
+    ranks, total = np.empty(len(scores)), np.empty(len(scores))
+    for i, (row, item) in enumerate(zip(scores, (cases.wanted - first).tolist())):
+        own = row if first else np.delete(row, cases.given[i])
         ranks[i] = (own > row[item]).sum() + ((own == row[item]).sum() - 1) / 2
-        total[i] = len(candidates)
+        total[i] = len(own)
     return ranks, total
 
 

@@ -298,6 +298,9 @@ def pages(root: Path = ROOT) -> dict[str, str]:
             *results.tables("prices", "prices-departments"), results.read("results/prices.json")
         ),
     }
+    texts["docs/production.md"] = {
+        "new_items": figures_evaluation.new_items(*results.tables("new_items", "new_items-fits"))
+    }
     texts["docs/rankings.md"] = {"begun": figures_evaluation.begun(begun)}
     demo, customers = results.read("results/demo.json"), results.read("benchmarks/results/customers.json")
     texts["README.md"] |= figures_shop.at_a_glance(demo)

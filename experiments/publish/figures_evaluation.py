@@ -238,6 +238,59 @@ LISTED = {
 WORDS = {"recall": "recall", "ndcg": "NDCG", "hit": "hits"}
 
 
+GUESSES = {
+    "known": "The share of baskets that each hidden item was in is known:",
+    "guessed": "It is guessed from the items that it is like:",
+}
+
+
+def new_items(rows: list[Record], fits: list[Record]) -> str:
+    """Return how high hidden items are ranked, a table for each guess of their popularity, and what features do to the known items."""
+    texts, data = [], list(dict.fromkeys(row["data"] for row in rows))
+    measures = [(among, *measure) for among in ("new", "all") for measure in (("mpr", 1), ("hit_rate", 3))]
+    header = [
+        "",
+        "",
+        "MPR among new",
+        "hit rate@10 among new",
+        "MPR among all",
+        "hit rate@10 among all",
+        "MPR among all − popularity",
+    ]
+    for how, told in GUESSES.items():
+        own = {(row["data"], row["method"], row["among"]): row for row in rows if row["popularity"] == how}
+        lines = []
+        for name in data:
+            methods = list(dict.fromkeys(method for of, method, _ in own if of == name))
+            columns = [
+                best({method: float(own[name, method, among][measure]) for method in methods}, digits)
+                for among, measure, digits in measures
+            ]
+            gains = {m: [float(own[name, m, "all"][key]) for key in ("gain", "gain_error")] for m in methods}
+            columns.append({m: "" if m == methods[0] else "{:+.1f} ± {:.1f}".format(*gains[m]) for m in methods})
+            lines += [["" if i else f"**{name}**", m, *(c[m] for c in columns)] for i, m in enumerate(methods)]
+        texts += [told, markdown_table(header, lines)]
+    counts = []
+    for name in data:
+        new, every = (next(row for row in rows if (row["data"], row["among"]) == (name, a)) for a in ("new", "all"))
+        errors = [
+            max(float(row[f"{measure}_error"]) for row in rows if row["data"] == name) for measure in ("mpr", "hit")
+        ]
+        counts.append(
+            f"{name} {int(new['candidates']):,} hidden items, {int(new['baskets']):,} and {int(every['baskets']):,} baskets, standard "
+            f"errors of at most {errors[0]:.1f} and {errors[1]:.3f}"
+        )
+    told = "; ".join(
+        f"{name} " + " against ".join(f"{float(one['log_likelihood']):.2f}" for one in fits if one["data"] == name)
+        for name in data
+    )
+    texts += [
+        f"Hidden items, and baskets judged among the new items and among all: {'; '.join(counts)}.",
+        f"Log-likelihood of what test baskets have of the known items, plain model against the one with features: {told}.",
+    ]
+    return "\n\n".join(texts) + "\n"
+
+
 def next_basket(rows: list[Record], within: list[Record]) -> str:
     """Return a table per shop and number of items listed, by how much ours is ahead, and held-out items with and without the customer."""
     texts = []

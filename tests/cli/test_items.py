@@ -42,6 +42,21 @@ def test_a_shop_changes(call, shop):
     np.testing.assert_allclose(law.log_probs(sets) - law.log_prob([1]), wanted, rtol=1e-6, atol=1e-12)
 
 
+def test_the_others_may_keep_their_shares(call, shop):
+    old = ndpp.load(shop / "shop")
+    (shop / "add.csv").write_text(f"item,like,popularity\nnew one,{old.labels[0]},0.3\n")
+    gaps = {}
+    for keep in ("sets", "shares"):
+        done = call(
+            "items", shop / "shop", "--add", shop / "add.csv", "--keep", keep, "-o", shop / "new.safetensors", "--json"
+        )
+        assert done.code == 0, done.err
+        law = ndpp.load(shop / "new.safetensors").with_empty()
+        gaps[keep] = np.abs(law.inclusion_probabilities()[:-1] / old.with_empty().inclusion_probabilities() - 1).max()
+    assert gaps["shares"] < 1e-6
+    assert gaps["sets"] > 1e-3
+
+
 @pytest.mark.parametrize(
     ("files", "told"),
     [

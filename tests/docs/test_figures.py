@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", "paper/paper.md", *(f"docs/{name}.md" for name in (
     "theory", "benchmarks", "compare", "customers", "fitting", "limits", "mixtures", "quality", "rankings", "scale", "gpu", "gpu-internals",
-    "shop-over-a-year",
+    "production", "shop-over-a-year",
 ))]  # fmt: skip
 
 
@@ -107,6 +107,7 @@ def test_a_block_that_is_missing_is_told(figures, copy):
         ("limits", "seconds", "limits"),
         ("limits-methods", "distance", "limits"),
         ("a-year", "hit_rate", "shop-over-a-year"),
+        ("new_items", "mpr", "production"),
     ],
 )
 def test_another_result_of_an_experiment_changes_its_page(figures, copy, name, column, page):

@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy.special import logit
 
 import families
 import mixtures
@@ -106,24 +107,89 @@ def test_other_names(kind):
     assert [set(S) for S in renamed.sample(9, rng=0).to_lists()] == [set(S) for S in law.sample(9, rng=0).to_lists()]
 
 
-@pytest.mark.parametrize("nonempty", [False, True])
-def test_a_tied_item_is_the_mean_of_those_it_is_like(nonempty):
-    """All of the extended law, from determinants: rows and log-odds are means, and one factor is free."""
-    odds, X, W, weights = mixtures.parts("several", "generic")
-    law = ndpp.Mixture.tied(odds, X, W, weights, labels=OLD)
-    law = law.without_empty() if nonempty else law
+def chances(law):
+    """P_c(a ∈ S) of each component, the empty set included, by enumeration."""
+    return np.array([shares(law.with_empty().components[c]) for c in range(len(law.weights))])
+
+
+@pytest.mark.parametrize("kind", ["tied", "tied, nonempty", "families"])
+def test_a_new_item_has_mean_log_odds_and_no_ties(kind):
+    """In each component it is independent of the others, and its log-odds are means of those of P_c(a ∈ S), but for one number."""
+    law = law_of(kind)
     extended = law.add_items({"x": {"a": 3.0, "b": 1.0}}, 0.2)
-    row = 0.75 * X[0] + 0.25 * X[1] * (1 if X[0] @ X[1] > 0 else -1)
-    level = odds[:, 0] ** 0.75 * odds[:, 1] ** 0.25
-    ones = np.eye(7) + (rows := np.vstack([X, row])) @ W @ rows.T
-    factor = (extended.odds[:, 6] / level)[0]
-    total = np.zeros(128)
-    for c, own in enumerate(np.column_stack([odds, factor * level])):
-        sets = np.array([np.prod(own[list(S)]) * np.linalg.det(ones[np.ix_(S, S)]) for S in oracles.subsets(7)])
-        old = np.array([float(6 not in S) for S in oracles.subsets(7)])
-        total += weights[c] * sets / (sets @ old)
-    total[0] *= not nonempty
-    np.testing.assert_allclose(probabilities(extended), total / total.sum(), rtol=1e-9)
+    before, after = logit(chances(law)), logit(chances(extended))
+    levels = after[:, 6] - (0.75 * before[:, 0] + 0.25 * before[:, 1])
+    np.testing.assert_allclose(levels, levels[0], rtol=1e-9)
+    for c in range(len(law.weights)):
+        one = extended.with_empty().components[c]
+        both = np.array([np.exp(one.log_containment([a, "x"])) for a in OLD])
+        alone = [np.exp(one.log_containment([a])) * np.exp(one.log_containment(["x"])) for a in OLD]
+        np.testing.assert_allclose(both, alone, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["tied", "tied, nonempty", "families", "families, nonempty"])
+def test_what_baskets_have_of_the_others_may_stay(kind):
+    """With keep="shares": the distribution of S ∩ old items, given that it is not empty if it could not be, from all sets."""
+    law = law_of(kind)
+    extended = law.add_items(LIKE, SHARES, keep="shares")
+    np.testing.assert_allclose(shares(extended)[6:], list(SHARES.values()), rtol=1e-9)
+    beside = dict.fromkeys([tuple(S) for S in oracles.subsets(6)], 0.0)
+    for S, p in zip(oracles.subsets(9), probabilities(extended)):
+        beside[tuple(i for i in S if i < 6)] += p
+    found = np.array([*beside.values()])
+    found[0] *= not law.nonempty
+    np.testing.assert_allclose(found / found.sum(), probabilities(law), rtol=1e-9, atol=1e-14)
+    # Negative control: if sets keep their probabilities, the others do not keep their shares.
+    other = shares(law.add_items(LIKE, SHARES))[:6]
+    assert np.abs(other / shares(law) - 1).max() > 1e-2
+
+
+@pytest.mark.parametrize("kind", ["kernel", "mixture"])
+def test_mixtures_of_kernels_keep_the_weights_of_components(kind):
+    law = law_of(kind)
+    extended = law.add_items(LIKE, SHARES, keep="shares")
+    np.testing.assert_allclose(shares(extended)[6:], list(SHARES.values()), rtol=1e-9)
+    np.testing.assert_allclose(extended.weights, law.weights)
+    with pytest.raises(InvalidInputError, match="'sets' or 'shares'"):
+        law.add_items(LIKE, keep="weights")
+
+
+@pytest.mark.parametrize("keep", ["sets", "shares"])
+@pytest.mark.parametrize("kind", ["tied", "tied, nonempty", "families"])
+def test_what_was_computed_before_is_right_for_new_items(kind, keep, tmp_path):
+    """N_c, log Z_c and moments of sizes are carried over, not computed again: they are those of the same law made afresh."""
+    plain, ready = law_of(kind), law_of(kind).prepared()
+    found, wanted = (law.add_items(LIKE, SHARES, keep=keep) for law in (ready, plain))
+    assert found._kept
+    assert not wanted._kept
+    wanted.known = None
+    ndpp.save(wanted, tmp_path / "law.safetensors")  # without what was computed
+    afresh = ndpp.load(tmp_path / "law.safetensors").prepared()
+    for name, error in (("marginals", 1e-9), ("log_touched", 1e-9), ("size_moments", 1e-6)):
+        np.testing.assert_allclose(found._kept[name], afresh._kept[name], rtol=error, atol=1e-12)
+    np.testing.assert_allclose(probabilities(found), probabilities(wanted), rtol=1e-9)
+    if kind != "families":
+        known = plain.normalized().add_items(LIKE, SHARES, keep=keep).known
+        np.testing.assert_allclose(known, afresh.log_normalizers(), rtol=1e-9)
+
+
+def test_many_new_items_are_one_small_problem():
+    """Hundreds of items at once, in either way, without the correlations of all pairs under ties."""
+    rng, C, n = np.random.default_rng(0), 20, 300
+    odds = np.exp(rng.normal(-5, 1.5, (C, n)))
+    law = ndpp.Mixture.tied(
+        odds,
+        rng.normal(0, 0.3, (n, 4)),
+        np.kron(np.eye(2), [[0, 1], [-1, 0]]),
+        np.full(C, 1 / C),
+        labels=[f"old {i}" for i in range(n)],
+    ).without_empty()
+    law.mean_covariances = None  # would be called for correlations
+    wanted = dict(zip([f"new {i}" for i in range(200)], rng.uniform(0.001, 0.05, 200).tolist()))
+    like = {label: {f"old {j}": 1.0 for j in rng.permutation(n)[:3]} for label in wanted}
+    for keep in ("sets", "shares"):
+        extended = law.add_items(like, wanted, keep=keep)
+        np.testing.assert_allclose(extended.inclusion_probabilities()[n:], list(wanted.values()), rtol=1e-9)
 
 
 def test_a_kernel_item_is_the_mean_of_those_it_is_like():
@@ -146,17 +212,12 @@ def test_the_sign_of_a_row_means_nothing():
     np.testing.assert_allclose(probabilities(laws[0]), probabilities(laws[1]), rtol=1e-9)
 
 
-def test_families_grow_only_if_they_are_families():
+def test_new_items_are_alone_in_their_families():
     law = law_of("families")  # families {a, c, f}, {b, e} and {d}
     extended = law.add_items({"same": ["a", "f"], "alone": ["d"], "between": ["a", "b"]}, 0.1)
-    np.testing.assert_array_equal(extended.patterns.families, [0, 1, 0, 2, 1, 0, 0, 3, 4])
-    both = extended.pair_probabilities(["a", "same", "d", "alone"])
-    assert both[0, 1] > 1.05 * both[0, 0] * both[1, 1]
-    # An item that joined the family of d would come with it half of the time.
-    assert both[2, 3] < 0.2 * both[2, 2]
+    np.testing.assert_array_equal(extended.patterns.families, [0, 1, 0, 2, 1, 0, 3, 4, 5])
     left = extended.remove(["b", "e", "between"])  # a family goes, and its states
-    assert left.base.n_items == 3
-    assert len(left.patterns.states) == len(law.patterns.states) - 2 + 1
+    assert left.base.n_items == 4
     np.testing.assert_allclose(
         shares(left), shares(extended.exclude(["b", "e", "between"]))[[0, 2, 3, 5, 6, 7]], rtol=1e-9
     )
@@ -225,9 +286,10 @@ def test_context_stays():
 
 @pytest.mark.parametrize("kind", ["tied", "tied, nonempty", "families"])
 def test_items_by_features(kind, tmp_path):
-    """Rows are f · matrix, log-odds (f, 1) · matrix, at one level; also beside items that are like others, and from a file."""
+    """Log-odds are those of an item with the row f · matrix and log-odds (f, 1) · matrix; also beside others, and from a file."""
     law, rng = law_of(kind), np.random.default_rng(0)
-    law.features = FeatureMap(rng.standard_normal((3, law.base.X.shape[1])), rng.standard_normal((4, 3)))
+    ties = rng.standard_normal((3, len(law.base.X))) @ law.base.X  # rows that those of the others span
+    law.features = FeatureMap(ties, rng.standard_normal((4, 3)))
     new = {"u": [1.0, 0.0, 2.0], "v": [0.0, 1.0, 1.0]}
     extended = law.add_items({"x": ["a"]}, {"x": 0.1, "u": 0.2, "v": 0.3}, features=new)
     assert extended.labels == (*OLD, "x", "u", "v")
@@ -236,10 +298,13 @@ def test_items_by_features(kind, tmp_path):
     np.testing.assert_allclose(
         np.exp(extended.restrict(OLD).log_probs(subsets)), probabilities(law), rtol=1e-9, atol=1e-14
     )
-    np.testing.assert_allclose(extended.base.X[-2:], np.array([*new.values()]) @ law.features.ties)
-    level = extended.odds[:, -2:] / np.exp(np.array([[*f, 1.0] for f in new.values()]) @ law.features.log_odds).T
-    if kind != "families":  # there, levels are odds of the items
-        np.testing.assert_allclose(level, np.broadcast_to(level[0], level.shape))
+    ties, log_odds = law.features.of(new)
+    X, W, alone = law.base.X, law.base.W, log_odds.copy()
+    for c, odds in enumerate(law.touched.odds):
+        N = W @ np.linalg.inv(np.eye(len(W)) + X.T @ np.diag(odds / (1 + odds)) @ X @ W)
+        alone[c] += np.log1p(np.diag(ties @ N @ ties.T))
+    levels = logit(chances(extended))[:, -2:] - alone
+    np.testing.assert_allclose(levels, np.broadcast_to(levels[0], levels.shape), rtol=1e-7)
     ndpp.save(extended, tmp_path / "law.safetensors")
     again = ndpp.load(tmp_path / "law.safetensors").add_items(features={"w": [1.0, 1.0, 1.0]}, popularity=0.05)
     assert shares(again)[9] == pytest.approx(0.05)

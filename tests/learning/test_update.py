@@ -221,6 +221,8 @@ def test_new_items_enter_and_others_leave(make):
     assert found.law_.labels == (*(name for name in NAMES if name != "item 5"), "oat drink")
     assert found.law_.inclusion_probabilities()[-1] == pytest.approx(40 / 240, rel=0.25)
     assert found.metadata["memory"]["young"] == {"oat drink": found.n_orders}
+    row = found.law_.base.X[-1 if found.law_.patterns is None else found.law_.patterns.families[-1]]
+    assert row.any()  # it enters without ties, and may learn some: those of zero would stay so
     # Next night it is twice as popular, and what it goes with is known: pseudo-orders do not hold it where it was.
     again = [["oat drink", *order] if i % 3 == 0 else order for i, order in enumerate(lists[::-1])]
     later = ndpp.update(found, [[*order] for order in again], force=True)

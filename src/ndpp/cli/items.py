@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
+
+import typer
 
 from ndpp._show import Table
 from ndpp.baskets.files import read_table
@@ -23,6 +26,11 @@ ADD = (
     "popularity, its expected share of baskets. Items without like are placed by their names."
 )
 REMOVE = "File of items that leave, one per line, or the column item of a table."
+KEEP = (
+    "What stays as it was: sets without new items, relative to each other, or shares, how often the others are bought. "
+    "Where many items join at once, shares ranks better."
+)
+Keep = StrEnum("Keep", "sets shares")
 RENAME = "Table of new names: the columns old and new."
 
 
@@ -31,6 +39,7 @@ def items(
     add: Annotated[str | None, o.file(ADD, show_default=False)] = None,
     remove: Annotated[str | None, o.file(REMOVE, show_default=False)] = None,
     rename: Annotated[str | None, o.file(RENAME, show_default=False)] = None,
+    keep: Annotated[Keep, typer.Option(metavar="sets|shares", help=KEEP)] = Keep.sets,
     output: Annotated[Path | None, o.file("The model file to write.", "--output", "-o", show_default=False)] = None,
     encoding: o.Encoding = None,
     unknown: o.UnknownItems = o.Unknown.error,
@@ -39,7 +48,8 @@ def items(
     """Add, remove and rename items of a model, without fitting it again.
 
     Items get new names first, then new ones join, which may be like some that leave, and then these leave. Sets of the other items keep
-    their probabilities relative to each other. New items are listed with what they are like and their share of baskets.
+    their probabilities relative to each other, but for --keep shares. New items are listed with what they are like and their share of
+    baskets.
 
     \b
     Examples:
@@ -57,7 +67,7 @@ def items(
     if add is not None:
         new, popularity = _new(add, law, encoding)
         with working("Placing the new items"):
-            law = law.add_items(new, popularity)
+            law = law.add_items(new, popularity, keep=keep.value)
     n_gone = 0
     if remove is not None:
         gone = Lists(o.Limits(), encoding=encoding, unknown=unknown).read(law, remove)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,9 @@ NEAR, MOST_STEPS, LONGEST = 1e-11, 60, 4.0
 """Log-odds of shares agree up to ``NEAR`` after at most so many of Newton's steps, none of which changes a log-factor by more."""
 SLOW = 0.2
 """If a step leaves more than this part of the differences, the correlations of the items are computed again."""
+KEEP = "sets", "shares"
+CERTAIN = 1 - 2.0**-53
+"""Larger probabilities count as this one."""
 CARRIED = ("gate", "features")
 """What stays as it is if items come and go: it belongs to the components."""
 
@@ -39,22 +42,33 @@ class Alike(NamedTuple):
         return np.asarray((self.weights * np.where(rows @ side < 0, -1.0, 1.0)) @ rows)
 
 
+class _Known(NamedTuple):
+    """Some items of a catalogue, ascending, and P_c(a ∈ S) of them, shape (C, items)."""
+
+    ids: IntArray
+    chances: FloatArray
+
+    def log_odds(self, items: IntArray) -> FloatArray:
+        """Return the log-odds of P_c(a ∈ S), shape (C, items)."""
+        return np.asarray(logit(self.chances[:, np.searchsorted(self.ids, items)].clip(max=CERTAIN)))
+
+
 class FeatureMap(NamedTuple):
     """What features of an item say about it: its row of ties is f · ``ties`` (f, d), its log-odds (f, 1) · ``log_odds`` (f + 1, C)."""
 
     ties: FloatArray
     log_odds: FloatArray
 
-    def rows(self, features: Mapping[str, Any]) -> FloatArray:
-        """Return the features of new items, shape (m, f), checked."""
-        out, width = np.empty((len(features), len(self.ties))), len(self.ties)
-        for row, (label, vector) in zip(out, features.items()):
+    def of(self, features: Mapping[str, Any]) -> tuple[FloatArray, FloatArray]:
+        """Return the rows of ties (m, d) and the log-odds (C, m) of new items."""
+        rows, width = np.empty((len(features), len(self.ties))), len(self.ties)
+        for row, (label, vector) in zip(rows, features.items()):
             found = np.asarray(vector.toarray() if hasattr(vector, "toarray") else vector, np.float64).ravel()
             if len(found) != width or not np.isfinite(found).all():
                 problem = f"must be {width} finite numbers each, as the model was fitted with; those of {label!r} are {len(found)}"
                 raise InvalidInputError(problem, argument="features")
             row[:] = found
-        return out
+        return rows @ self.ties, self.log_odds.T @ np.column_stack([rows, np.ones(len(rows))]).T
 
 
 class Changes:
@@ -66,13 +80,13 @@ class Changes:
         popularity: Any = None,
         *,
         features: Mapping[str, Any] | None = None,
+        keep: str = "sets",
     ) -> Any:
         """Return the distribution with new items at the end of the catalogue, which behave like others.
 
-        The row of ties of a new item and its log-odds in each component are weighted means of those of the items it is like; one number
-        for all components, found exactly, sets how often it occurs. Sets without new items keep their probabilities relative to each
-        other: ``extended.restrict(old_items)`` is the distribution as it was. Over families, a new item joins that of the items it is
-        like if they share one that has several items, and is else alone in a new one.
+        The log-odds of a new item in each component are weighted means of those of the items it is like, and one number for all
+        components, found exactly, sets how often it occurs. In mixtures with shared ties, it has no ties of its own: what it comes with
+        follows from the missions. In kernels, its row is the mean of theirs.
 
         Parameters
         ----------
@@ -83,8 +97,14 @@ class Changes:
             P(a ∈ S), the expected share of baskets with the item, for all new items or by label. By default, and for labels that a
             mapping lacks, the weighted mean of the shares of the items it is like. Items by features need one.
         features : mapping, optional
-            Features of further new items by label, if the model was fitted with ``item_features``: their rows and log-odds are then what
-            the features of all items say.
+            Features of further new items by label, if the model was fitted with ``item_features``: their log-odds are then what the
+            features of all items say.
+        keep : {"sets", "shares"}
+            What stays as it was. "sets": the probabilities of sets without new items relative to each other, so that
+            ``extended.restrict(old_items)`` is the distribution as it was. Missions that suit many new items then become more frequent,
+            and with them their other items. "shares": what baskets have of the other items, if they have any, and so how often these
+            occur beside each other, in mixtures with shared ties; in other mixtures, the weights of the components; for a single kernel
+            it is the same as "sets". Where many items join at once, "shares" ranks them and the others better.
 
         Examples
         --------
@@ -97,28 +117,27 @@ class Changes:
         for name, value in (("like", like), ("features", features)):
             if not isinstance(value, Mapping):
                 raise InvalidInputError(f"must be a mapping from new labels; got {value!r:.60}", argument=name)
+        if keep not in KEEP:
+            raise InvalidInputError(f"must be {KEEP[0]!r} or {KEEP[1]!r}; got {keep!r:.60}", argument="keep")
         labels = _new_labels(self.labels, [*like, *features])
         learned: Any = getattr(self, "features", None)
         if features and learned is None:
             raise InvalidInputError("are not known to this model; fit it with item_features=", argument="features")
-        rows = learned.rows(features) if features else None
+        by_features = learned.of(features) if features else None
         alike = [_alike(label, items, self) for label, items in like.items()]
-        known = self._shares_of(np.unique(np.concatenate([one.ids for one in alike]))) if alike else {}
-        shares = [np.array([known[i] for i in one.ids.tolist()]) for one in alike]
-        for label, one, own in zip(like, alike, shares):
-            if not own.all():
-                never = labels[one.ids[int(np.argmin(own))]]
-                raise ZeroProbabilityError(f"{label!r} cannot be like {never!r}, which never occurs")
-        default = {label: float(one.mean(own)) for label, one, own in zip(like, alike, shares)}
-        wanted = _wanted(popularity, default | dict.fromkeys(features))
+        ids = np.unique(np.concatenate([one.ids for one in alike])) if alike else np.empty(0, np.int64)
+        each = self._inclusions_of(ids)
+        chances = self._free_weights @ each
+        for label, one in zip(like, alike):
+            never = one.ids[chances[np.searchsorted(ids, one.ids)] == 0]
+            if len(never):
+                raise ZeroProbabilityError(f"{label!r} cannot be like {labels[never[0]]!r}, which never occurs")
+        usual = {label: float(one.mean(chances[np.searchsorted(ids, one.ids)])) for label, one in zip(like, alike)}
+        wanted = _wanted(popularity, usual | dict.fromkeys(features))
         if len(labels) == self.n_items:
             return self
-        made = self._with_alike(alike) if alike else self
-        if rows is not None:
-            log_odds = learned.log_odds.T @ np.column_stack([rows, np.ones(len(rows))]).T
-            made = made._with_new(rows @ learned.ties, np.exp(log_odds.clip(-300, 300)))
-        made = self._reweighed(made)._named(Catalogue(len(labels), labels))
-        return self._as_ready(made._with_shares(np.arange(self.n_items, made.n_items), wanted))
+        catalogue = Catalogue(len(labels), labels)
+        return self._with_items(alike, _Known(ids, each), by_features, wanted, catalogue, keep == "sets")
 
     def remove(self: Any, items: Items) -> Any:
         """Return the distribution given that these items are not in, over a catalogue without them: ids of others may change.
@@ -175,8 +194,8 @@ class Changes:
         if not len(ids):
             return self
         wanted, order = _checked(shares, "shares"), np.argsort(ids)
-        known = self._shares_of(ids[order])
-        never = next((key for key, item in zip(shares, ids.tolist()) if not known[item]), None)
+        chances = self._free_weights @ self._inclusions_of(ids)
+        never = next((key for key, chance in zip(shares, chances) if not chance), None)
         if never is not None:
             raise ZeroProbabilityError(f"item {never!r} never occurs, so it cannot have another share")
         return self._with_shares(ids[order], wanted[order])
@@ -193,56 +212,91 @@ class Changes:
         """Return another distribution with at hand what this one has, for its file to keep."""
         return made
 
-    def _reweighed(self: Any, made: Any) -> Any:
-        """Return ``made``, the components with other items, with weights w_c Z'_c / Z_c: sets that are left keep theirs."""
-        log_weights = self._log_weights + made.log_normalizers() - self.log_normalizers()
+    def _reweighed(self: Any, made: Any, *, keeps_sets: bool = True) -> Any:
+        """Return ``made``, the components with other items, with weights w_c Z'_c / Z_c: sets that are left keep theirs; or with w_c."""
+        log_weights = self._log_weights + (made.log_normalizers() - self.log_normalizers() if keeps_sets else 0.0)
         weights = np.exp(log_weights - log_weights.max())
         made = made._leaving_out(weights / weights.sum(), False)
         vars(made).update({name: vars(self)[name] for name in CARRIED if name in vars(self)})
         return made.without_empty() if self.nonempty else made
 
-    def _with_shares(self: Any, ids: IntArray, wanted: FloatArray) -> Any:
-        """Return the distribution with tilted odds of some items, so that P(a ∈ S) of these are as wanted.
+    def _with_items(
+        self: Any, alike: list[Alike], known: Any, features: Any, wanted: FloatArray, catalogue: Catalogue, keeps_sets: bool
+    ) -> Any:  # fmt: skip
+        """Return the distribution with new items of these shares: those that are like others, then those by features."""
+        made = self._reweighed(self._with_alike(alike), keeps_sets=keeps_sets)._named(catalogue)
+        return self._as_ready(made._with_shares(np.arange(self.n_items, made.n_items), wanted, keeps_sets=keeps_sets))
 
-        The factors are the minimum of a convex function, as log Σ_S P(S) Π s_a is one of log s. What Newton's method solves are the
-        log-odds of the shares: it takes one step for a single item, and few for items that hardly depend on each other. Correlations, which
-        take most of the time, are those of an earlier step as long as they serve.
-        """
-        log_factors, step, last = np.zeros(len(ids)), np.zeros(len(ids)), np.inf
-        for _ in range(MOST_STEPS):
-            law, at = self._tilted_near(ids, np.exp(log_factors))
-            shares = law.inclusion_probabilities()[at].clip(max=1 - 2.0**-53)
-            if not shares.all():
-                label = self.labels[ids[int(np.argmin(shares))]]
-                problem = f"{label!r} would never occur: no component has all of the items that it is like"
-                raise ZeroProbabilityError(problem, advice="Name fewer of them")
-            gaps = logit(wanted) - logit(shares)
-            gap = np.abs(gaps).max()
-            if gap < NEAR:
-                return self.tilt(dict(zip(ids.tolist(), np.exp(log_factors))))
-            if gap > last:  # too far: go back
-                step = step / 2
-                log_factors = log_factors - step
-                continue
-            scale = np.sqrt(shares * (1 - shares))
-            if gap > SLOW * last or last == np.inf:
-                covariances = law.pair_probabilities(at) - np.outer(shares, shares)
-                inverse = np.linalg.pinv(covariances / np.outer(scale, scale), hermitian=True)
-            last, step = gap, inverse @ (scale * gaps) / scale
-            step *= min(1.0, LONGEST / np.abs(step).max())
-            log_factors = log_factors + step
-        raise InvalidInputError(
-            f"these shares cannot be had together, as far as {MOST_STEPS} steps show; the log-odds of one are still off by {last:.2g}"
-        )
+    def _with_shares(self: Any, ids: IntArray, wanted: FloatArray, *, keeps_sets: bool = True) -> Any:
+        """Return the distribution with tilted odds of some items, so that P(a ∈ S) of these are as wanted; see :func:`solved`."""
 
-    def _shares_of(self: Any, ids: IntArray) -> dict[int, float]:
-        """Return P(a ∈ S) of some items, ascending."""
-        law, at = self._tilted_near(ids, np.ones(len(ids)))
-        return dict(zip(ids.tolist(), law.inclusion_probabilities()[at].tolist()))
+        def at(log_factors: FloatArray) -> tuple[FloatArray, Callable[[], FloatArray]]:
+            law, places = self._tilted_near(ids, np.exp(log_factors), keeps_sets=keeps_sets)
+            shares = law.inclusion_probabilities()[places]
 
-    def _tilted_near(self: Any, ids: IntArray, factors: FloatArray) -> tuple[Any, IntArray]:
+            def covariances() -> FloatArray:
+                return np.asarray(law.pair_probabilities(places) - np.outer(shares, shares))
+
+            return shares, covariances
+
+        factors = np.exp(solved(wanted, at, [self.labels[i] for i in ids] if self.labels else ids.tolist()))
+        return self._tilted_all(ids, factors, keeps_sets=keeps_sets)
+
+    def _tilted_all(self: Any, ids: IntArray, factors: FloatArray, *, keeps_sets: bool) -> Any:
+        """Return the distribution with tilted odds of some items, and weights of the components that follow from it, or as they were."""
+        if keeps_sets or len(self.weights) == 1:
+            return self.tilt(dict(zip(ids.tolist(), factors)))
+        s = np.ones(self.n_items)
+        s[ids] = factors
+        return self._reweighed(self._each_tilted(np.arange(self.n_items), s), keeps_sets=False)._named(self.catalogue)
+
+    def _inclusions_of(self: Any, ids: IntArray) -> FloatArray:
+        """Return P_c(a ∈ S) of some items, shape (C, items), the empty set included."""
+        return np.asarray(self._component_inclusions()[:, ids])
+
+    def _tilted_near(self: Any, ids: IntArray, factors: FloatArray, *, keeps_sets: bool = True) -> tuple[Any, IntArray]:
         """Return a distribution that some items, tilted, have the same shares in, and what it calls them."""
-        return self.tilt(dict(zip(ids.tolist(), factors))), ids
+        return self._tilted_all(ids, factors, keeps_sets=keeps_sets), ids
+
+
+def solved(
+    wanted: FloatArray, at: Callable[[FloatArray], tuple[FloatArray, Callable[[], FloatArray]]], labels: Sequence[Any]
+) -> FloatArray:
+    """Return log-factors of the odds of items under which their shares of baskets are as wanted.
+
+    ``at`` returns the shares under log-factors, and a function for their derivatives, a matrix, or a vector if it is nearly diagonal.
+    If tilts keep sets, the factors are the minimum of a convex function, as log Σ_S P(S) Π s_a is one of log s. What Newton's method
+    solves are the log-odds of the shares: it takes one step for a single item, and few for items that hardly depend on each other.
+    Derivatives, which take most of the time, are those of an earlier step as long as they serve.
+    """
+    log_factors, step, last = np.zeros(len(wanted)), np.zeros(len(wanted)), np.inf
+    for _ in range(MOST_STEPS):
+        shares, derivatives = at(log_factors)
+        shares = shares.clip(max=CERTAIN)
+        if not shares.all():
+            problem = f"{labels[int(np.argmin(shares))]!r} would never occur: no component has all of the items that it is like"
+            raise ZeroProbabilityError(problem, advice="Name fewer of them")
+        gaps = logit(wanted) - logit(shares)
+        gap = np.abs(gaps).max()
+        if gap < NEAR:
+            return log_factors
+        if gap > last:  # too far: go back
+            step = step / 2
+            log_factors = log_factors - step
+            continue
+        scale = np.sqrt(shares * (1 - shares))
+        if gap > SLOW * last or last == np.inf:
+            found = derivatives()
+            inverse = (
+                scale**2 / found if found.ndim == 1 else np.linalg.pinv(found / np.outer(scale, scale), hermitian=True)
+            )
+        last = gap
+        step = inverse * gaps if inverse.ndim == 1 else inverse @ (scale * gaps) / scale
+        step *= min(1.0, LONGEST / np.abs(step).max())
+        log_factors = log_factors + step
+    raise InvalidInputError(
+        f"these shares cannot be had together, as far as {MOST_STEPS} steps show; the log-odds of one are still off by {last:.2g}"
+    )
 
 
 def _alike(label: str, items: Any, law: Any) -> Alike:

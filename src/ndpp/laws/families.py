@@ -27,12 +27,12 @@ from ndpp._validation import check_matrix, check_odds, owned
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels
 from ndpp.laws.catalogue import Catalogue
-from ndpp.laws.changes import Alike, Changes
+from ndpp.laws.changes import Changes
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.patterns import LARGE, FamilyGroups, Patterns, Touched, scaled, touch_weights
 from ndpp.laws.precision import say_precision
-from ndpp.laws.shared import FEATURES, KEPT, SharedTies
+from ndpp.laws.shared import FEATURES, KEPT, MOST_LOG, SharedTies
 from ndpp.laws.support import take
 from ndpp.laws.tied import TiedMixture
 from ndpp.laws.totals import Total
@@ -40,9 +40,6 @@ from ndpp.linalg.sizes import STEP, SizeLaw, Stepped, Tilted
 
 BLOCK_ENTRIES = 2**21
 """Entries of the odds of states of touched families that are gathered at a time (16 MB)."""
-
-MOST_LOG = 600.0
-"""Largest logarithm of the odds of a family; beyond it, the family is touched for certain."""
 
 
 class FamilyMixture(SharedTies):
@@ -399,42 +396,16 @@ class FamilyMixture(SharedTies):
         odds = check_odds(self.patterns.odds * s, "tilted odds", of=("item", "state"))
         return self._changed(patterns=self.patterns.with_odds(odds), names=self.names)
 
-    def _with_alike(self, alike: Sequence[Alike]) -> FamilyMixture:
-        """Return the mixture with items that join the family of those they are like, if it has several, or have one of their own.
-
-        In a family of one item, a second one would come with the first half of the time, which nobody has seen.
-        """
-        own, several = self.patterns, np.bincount(self.patterns.families) > 1
-        rows: list[FloatArray] = []
-        odds: list[FloatArray] = []
-        families, item_odds = [], []
-        for one in alike:
-            g = own.families[one.ids]
-            if several[g[0]] and (g == g[0]).all():
-                families.append(g[0])
-                item_odds.append(np.exp(one.mean(own.log_odds[one.ids].T)))
-                continue
-            families.append(self.base.n_items + len(rows))
-            item_odds.append(np.eye(1, own.odds.shape[1])[0])
-            rows.append(one.row(take(self.base.X, g)))
-            with np.errstate(divide="ignore"):
-                odds.append(np.exp(one.mean(np.log(self.odds_alone[:, one.ids]))))
-        base = self.base._with_rows(np.stack(rows), np.ones(len(rows))) if rows else self.base
-        return FamilyMixture(
-            np.column_stack([self.odds, *odds]), np.vstack([own.odds, *item_odds]), np.append(own.families, families),
-            np.append(own.states, np.arange(self.base.n_items, base.n_items)), base.X, base.W, self.weights,
-            names=self.names, magnitudes=base._magnitudes,
-        )  # fmt: skip
-
-    def _with_new(self, rows: FloatArray, odds: FloatArray) -> FamilyMixture:
-        """Return the mixture with new items, each alone in a family, given by rows of ties and odds (C, m)."""
-        own, F = self.patterns, self.base.n_items + np.arange(len(rows))
-        base = self.base._with_rows(rows, np.ones(len(rows)))
-        item_odds = np.tile(np.eye(1, own.odds.shape[1]), (len(rows), 1))
-        return FamilyMixture(
+    def _with_new(self, odds: FloatArray) -> FamilyMixture:
+        """Return the mixture with new items without ties, each alone in a family, given by their odds (C, m)."""
+        own, F = self.patterns, self.base.n_items + np.arange(odds.shape[1])
+        base = self.base._with_rows(np.zeros((len(F), self.base.X.shape[1])), np.ones(len(F)))
+        item_odds = np.tile(np.eye(1, own.odds.shape[1]), (len(F), 1))
+        made = FamilyMixture(
             np.hstack([self.odds, odds]), np.vstack([own.odds, item_odds]), np.append(own.families, F), np.append(own.states, F),
             base.X, base.W, self.weights, names=self.names, magnitudes=base._magnitudes,
         )  # fmt: skip
+        return self._beside(made, odds)
 
     def _only_items(self, keep: IntArray) -> FamilyMixture:
         own = self.patterns

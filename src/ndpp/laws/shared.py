@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
@@ -16,7 +16,8 @@ from ndpp._validation import clip_probabilities, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.begun import Begun
-from ndpp.laws.changes import FeatureMap
+from ndpp.laws.catalogue import Catalogue
+from ndpp.laws.changes import Alike, FeatureMap, solved
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
 from ndpp.laws.mixture import Mixture
@@ -30,6 +31,9 @@ KEPT = "marginals", "log_touched", "rounding", "size_moments"
 
 FEATURES = "feature_ties", "feature_log_odds"
 """What a file has of :class:`~ndpp.laws.changes.FeatureMap`."""
+
+MOST_LOG = 600.0
+"""Largest logarithm of odds; beyond it, an item or a family is in for certain."""
 
 NEGLIGIBLE = 1e-9
 """Components of a smaller posterior given an item do not count for the sizes of its sets; those that are left out have C times as much."""
@@ -127,11 +131,73 @@ class SharedTies(Mixture):
     def _as_ready(self, made: Self) -> Self:
         return made.prepared() if self._kept else made
 
-    def _shares_of(self, ids: IntArray) -> dict[int, float]:
-        can = ids if self.patterns is not None else ids[self.base.can_occur(ids)]
-        return dict.fromkeys(ids.tolist(), 0.0) | (super()._shares_of(can) if len(can) else {})
+    def _inclusions_of(self, ids: IntArray) -> FloatArray:
+        if "inclusion_table" in vars(self):
+            return self.inclusion_table[ids].T
+        rows = ids if self.row_of is None else self.row_of[ids]
+        rest = 1 / (1 + self.touched.tilted_odds(0.0, rows=rows))
+        found = self.masses()[:, ids] * rest * (1 + self.touched._forms_of(self.base.q_rows(rows)) * rest)
+        return clip_probabilities(found, "inclusion probabilities")
 
-    def _tilted_near(self, ids: IntArray, factors: FloatArray) -> tuple[Self, IntArray]:
+    def _with_items(
+        self, alike: list[Alike], known: Any, features: Any, wanted: FloatArray, catalogue: Catalogue, keeps_sets: bool
+    ) -> Self:  # fmt: skip
+        """Return the distribution with new items that have no ties of their own: given the component, they are independent.
+
+        The log-odds of a new item are means of those of P_c(a ∈ S), in which ties are counted, or by features log o_c + log(1 + xᵀ N_c x),
+        what they would be with the row x. With odds o_ca and v_c the weights of the components beside the empty set, which grow
+        by Π_a (1 + o_ca) if sets keep their probabilities, P(a ∈ S) = Σ_c v_c p_ca / Σ_c v_c P_c(S ≠ ∅).
+        """
+        parts = [one.mean(known.log_odds(one.ids))[:, None] for one in alike]
+        if features is not None:
+            q = features[0] @ self.base.coordinates.to_q / np.sqrt(2)
+            parts.append(features[1] + np.log1p(self.touched._forms_of(q).clip(0.0)))
+        logs, log_z = np.hstack(parts), self.touched.log_normalizers()
+        weights = self._free_weights / self._free_weights.sum()
+        most = np.where(weights[:, None] > 0, logs, -np.inf).max(axis=0)
+        logs -= np.where(most > -np.inf, most, 0.0)
+
+        def at(log_factors: FloatArray) -> tuple[FloatArray, Callable[[], FloatArray]]:
+            odds = np.exp((logs + log_factors).clip(max=MOST_LOG))
+            p, growth = odds / (1 + odds), np.log1p(odds).sum(axis=1)
+            v = weights * np.exp(growth - growth.max()) if keeps_sets else weights
+            total = v @ -np.expm1(-log_z - growth) if self.nonempty else v.sum()
+            shares = v @ p / total
+
+            def derivatives() -> FloatArray:
+                alone = v @ (p * (1 - p)) / total
+                if not keeps_sets:
+                    return np.asarray(alone)
+                both = (v[:, None] * p).T @ p / total - np.outer(shares, shares)
+                both[np.diag_indices(len(alone))] += alone
+                return np.asarray(both)
+
+            return shares, derivatives
+
+        factors = solved(wanted, at, (catalogue.labels or ())[self.n_items :])
+        odds = np.exp((logs + factors).clip(max=MOST_LOG))
+        made: Self = self._reweighed(self._with_new(odds), keeps_sets=keeps_sets)._named(catalogue)
+        return made
+
+    def _beside(self, made: Self, odds: FloatArray) -> Self:
+        """Take over what was computed before, for components with new items of these odds (C, m), which have no ties."""
+        state = self.touched._state if self._kept or "_state" in vars(self.touched) else None
+        if state is None:
+            return made
+        before, now = (one.base.coordinates.to_q for one in (self, made))
+        if before.shape != now.shape or not np.allclose(
+            now, before, rtol=1e-9, atol=1e-9 * np.abs(before).max(initial=0.0)
+        ):
+            return made.prepared() if self._kept else made
+        p, log_z = odds / (1 + odds), state.log_z + np.log1p(odds).sum(axis=1)
+        if self._kept:
+            moments = np.array(self._kept["size_moments"])
+            moments[:2] += p.sum(axis=1), (p * (1 - p)).sum(axis=1)
+            made._kept = dict(zip(KEPT, (state.N, log_z, state.errors, moments)))
+        vars(made.touched)["_state"] = state._replace(log_z=log_z)
+        return made
+
+    def _tilted_near(self, ids: IntArray, factors: FloatArray, *, keeps_sets: bool = True) -> tuple[Self, IntArray]:
         """Return the distribution of the items in the rows of some items, with tilted odds, over these rows alone.
 
         The other rows are in it by N_c, which changes with Σ p q qᵀ of these rows.
@@ -158,6 +224,10 @@ class SharedTies(Mixture):
         return (after.without_empty() if self.nonempty else after), at
 
     # -- hooks: every item has a row of ties of its own, unless a subclass has items share them ---------------------------------
+
+    @abstractmethod
+    def _with_new(self, odds: FloatArray) -> Any:
+        """Return the mixture with new items without ties, given by their odds (C, m)."""
 
     @property
     def touched(self) -> Any:

@@ -24,13 +24,12 @@ from ndpp._validation import check_matrix, check_odds, frozen, owned
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.catalogue import Catalogue
-from ndpp.laws.changes import Alike, Changes
+from ndpp.laws.changes import Changes
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import log_sum
 from ndpp.laws.precision import FREE, say_precision
 from ndpp.laws.shared import FEATURES, KEPT, SharedTies
-from ndpp.laws.support import take
 from ndpp.laws.totals import Total, stepped
 from ndpp.linalg.scaling import EPS, rounding_of
 from ndpp.linalg.schur import MAX_LOSS
@@ -277,6 +276,10 @@ class TiedMixture(SharedTies):
         """x_aᵀ N_c x_a, shape (C, items of the support). O(C n r²), once."""
         return self._quadratic_forms(self._state.N)
 
+    def _forms_of(self, q: FloatArray) -> FloatArray:
+        """Return the same of some rows, shape (C, rows)."""
+        return np.stack([np.einsum("ar,ar->a", q @ N, q) for N in self._state.N])
+
     def _quadratic_forms(self, matrices: FloatArray) -> FloatArray:
         """Return x_aᵀ M x_a of matrices M and the items of the support."""
         first, second = np.triu_indices(len(self.core))
@@ -323,15 +326,12 @@ class TiedMixture(SharedTies):
             odds = check_odds(odds * s, "tilted odds", of=("component", "item"))
         return TiedMixture(odds, base, self.weights, names=self.names)
 
-    def _with_alike(self, alike: Sequence[Alike]) -> TiedMixture:
-        with np.errstate(divide="ignore"):
-            odds = [np.exp(one.mean(np.log(self.odds[:, one.ids]))) for one in alike]
-        return self._with_new(np.stack([one.row(take(self.base.X, one.ids)) for one in alike]), np.stack(odds, axis=1))
-
-    def _with_new(self, rows: FloatArray, odds: FloatArray) -> TiedMixture:
-        """Return the mixture with new items, given by rows of ties and odds (C, m)."""
-        base = self.base._with_rows(rows, np.ones(len(rows)))
-        return TiedMixture(np.hstack([self.odds, odds]), base, self.weights, names=self.names)
+    def _with_new(self, odds: FloatArray) -> TiedMixture:
+        """Return the mixture with new items without ties, given by their odds (C, m)."""
+        base = self.base._with_rows(np.zeros((odds.shape[1], self.base.X.shape[1])), np.ones(odds.shape[1]))
+        made = TiedMixture(np.hstack([self.odds, odds]), base, self.weights, names=self.names)
+        made.known = None if self.known is None else frozen(self.known + np.log1p(odds).sum(axis=1))
+        return self._beside(made, odds)
 
     def _only_items(self, keep: IntArray) -> TiedMixture:
         return TiedMixture(self.odds[:, keep], self.base._only_items(keep), self.weights, names=self.names)

@@ -74,9 +74,8 @@ def items_entered(
         assert orders.labels is not None
         given = like or {}
         found = {orders.labels[i]: given.get(orders.labels[i]) or _alike(law, orders, i) for i in own}
-        law = law.add_items(
-            found, popularity={orders.labels[i]: min(MOST_POPULAR, counts[i] / len(orders)) for i in own}
-        )
+        popularity = {orders.labels[i]: min(MOST_POPULAR, counts[i] / len(orders)) for i in own}
+        law = law.add_items(found, popularity, keep="shares")
     return law, possible(law, over(orders, law)), skipped
 
 

@@ -33,6 +33,8 @@ TINY = 1e-9
 """Singular values, relative to the largest, that are rounding."""
 MOST_PENALTY = 1e4
 """Largest penalty on u, or X, however small they are."""
+NOISE = 1e-3
+"""Ties that new items begin with: those of zero would stay so, as their gradient is zero."""
 NOT_FITTED = "Update a model as `ndpp fit` writes it, or fit it again."
 
 
@@ -58,6 +60,9 @@ def warm_objective(
             odds = odds * np.expm1(tied.log_totals)
         if law.base.n_rows < law.base.n_items or not odds.all():
             raise InvalidInputError(f"some items of the model can never occur. {NOT_FITTED}")
+        if X.any():
+            noise = NOISE * np.random.default_rng([seed, 3]).standard_normal(X.shape)
+            X = np.where(X.any(axis=1, keepdims=True), X, noise)
         values = components(np.log(odds), X, law.base.W, law.weights)
         start = Components(*(torch.tensor(one, device=device, dtype=dtype).contiguous() for one in values))
         penalties = [

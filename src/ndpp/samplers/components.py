@@ -28,9 +28,9 @@ from ndpp._stop import look
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp.errors import BudgetExceededError
 from ndpp.items.table import LeverageTable
-from ndpp.laws.families import MOST_LOG
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.patterns import FamilyGroups
+from ndpp.laws.shared import MOST_LOG
 from ndpp.laws.tied import TiedMixture
 from ndpp.linalg.coordinates import leverages
 from ndpp.linalg.eigen import EigenBasis, is_skew

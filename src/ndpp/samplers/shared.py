@@ -27,10 +27,9 @@ from ndpp._stop import look
 from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleSizeError
-from ndpp.laws.families import MOST_LOG
 from ndpp.laws.law import Law
 from ndpp.laws.patterns import FamilyGroups, Patterns, Touched
-from ndpp.laws.shared import SharedTies
+from ndpp.laws.shared import MOST_LOG, SharedTies
 from ndpp.linalg.eigen import is_skew
 from ndpp.linalg.tilts import MOST_TILT, solve_tilt
 from ndpp.samplers.components import Counts, FurtherItems, Union, circle

@@ -15,10 +15,9 @@ from ndpp._compiled import njit
 from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp._validation import frozen
 from ndpp.laws.begun import posteriors, started
-from ndpp.laws.families import MOST_LOG
 from ndpp.laws.patterns import Patterns, touch_weights
 from ndpp.laws.precision import say_precision
-from ndpp.laws.shared import SharedTies
+from ndpp.laws.shared import MOST_LOG, SharedTies
 from ndpp.laws.tied import MOST_ODDS, TiedMixture
 from ndpp.linalg.scaling import EPS
 from ndpp.samplers.exact.ladder import Cache, n_bytes_of
