@@ -228,11 +228,11 @@ def judged(data: str, split: Split, plain: Any, featured: Any, seed: int, say: S
         for method, like in ways.items():
             own = guesses["by last word" if like is ends else "by text"]
             for how, popularity in (("known", known_shares), ("guessed", own)):
-                options = {"popularity": popularity, "keep": "shares"}
-                law = model.add_items(features=vectors, **options) if like is None else model.add_items(like, **options)
+                like_what = {"features": vectors} if like is None else {"like": like}
+                law = model.add_items(**like_what, popularity=popularity)
                 new = posterior @ law._inclusions_of(np.arange(n_known, law.n_items))
                 rows += rows_of(method, how, new, np.hstack([ranked, new[: len(ranked)]]))
-    law = plain.add_items(text, known_shares)
+    law = plain.add_items(text, known_shares, keep="sets")
     given = Baskets._trusted(cases.given.indptr, cases.given.indices, law.n_items, None)
     posterior, ranked = posteriors_and_scores(law, given, MOST_RANKED)
     new = posterior @ law._inclusions_of(np.arange(n_known, law.n_items))

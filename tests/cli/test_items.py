@@ -22,7 +22,7 @@ def change(call, shop, **files):
         words += [f"--{option}", shop / f"{option}.csv"]
     output = shop / "new.safetensors"
     output.unlink(missing_ok=True)
-    return call("items", shop / "shop", *words, "-o", output, "--json"), output
+    return call("items", shop / "shop", *words, "--keep", "sets", "-o", output, "--json"), output
 
 
 def test_a_shop_changes(call, shop):

@@ -68,7 +68,7 @@ every = pytest.mark.parametrize("kind", KINDS)
 @every
 def test_new_items_have_their_shares_and_leave_the_others_as_they_were(kind):
     law = law_of(kind)
-    extended = law.add_items(LIKE, SHARES)
+    extended = law.add_items(LIKE, SHARES, keep="sets")
     assert type(extended) is type(law)
     assert extended.labels == (*OLD, "x", "y", "z")
     assert extended.nonempty == law.nonempty
@@ -128,10 +128,10 @@ def test_a_new_item_has_mean_log_odds_and_no_ties(kind):
 
 
 @pytest.mark.parametrize("kind", ["tied", "tied, nonempty", "families", "families, nonempty"])
-def test_what_baskets_have_of_the_others_may_stay(kind):
-    """With keep="shares": the distribution of S ∩ old items, given that it is not empty if it could not be, from all sets."""
+def test_what_baskets_have_of_the_others_stays(kind):
+    """The distribution of S ∩ old items, given that it is not empty if it could not be, from all sets."""
     law = law_of(kind)
-    extended = law.add_items(LIKE, SHARES, keep="shares")
+    extended = law.add_items(LIKE, SHARES)
     np.testing.assert_allclose(shares(extended)[6:], list(SHARES.values()), rtol=1e-9)
     beside = dict.fromkeys([tuple(S) for S in oracles.subsets(6)], 0.0)
     for S, p in zip(oracles.subsets(9), probabilities(extended)):
@@ -140,14 +140,14 @@ def test_what_baskets_have_of_the_others_may_stay(kind):
     found[0] *= not law.nonempty
     np.testing.assert_allclose(found / found.sum(), probabilities(law), rtol=1e-9, atol=1e-14)
     # Negative control: if sets keep their probabilities, the others do not keep their shares.
-    other = shares(law.add_items(LIKE, SHARES))[:6]
+    other = shares(law.add_items(LIKE, SHARES, keep="sets"))[:6]
     assert np.abs(other / shares(law) - 1).max() > 1e-2
 
 
 @pytest.mark.parametrize("kind", ["kernel", "mixture"])
 def test_mixtures_of_kernels_keep_the_weights_of_components(kind):
     law = law_of(kind)
-    extended = law.add_items(LIKE, SHARES, keep="shares")
+    extended = law.add_items(LIKE, SHARES)
     np.testing.assert_allclose(shares(extended)[6:], list(SHARES.values()), rtol=1e-9)
     np.testing.assert_allclose(extended.weights, law.weights)
     with pytest.raises(InvalidInputError, match="'sets' or 'shares'"):
@@ -258,7 +258,7 @@ def test_many_copies_of_one_item():
 def test_other_weights_would_not_do():
     """Negative control: with the weights of before, the law of the old items is another one."""
     law = law_of("tied")
-    extended = law.add_items(LIKE, SHARES)
+    extended = law.add_items(LIKE, SHARES, keep="sets")
     wrong = extended._leaving_out(law.weights, False)
     subsets = [list(S) for S in oracles.subsets(6)]
     assert np.abs(np.exp(wrong.restrict(OLD).log_probs(subsets)) - probabilities(law)).max() > 1e-3
@@ -279,7 +279,8 @@ def test_what_files_keep(tmp_path):
 def test_context_stays():
     law = law_of("tied").with_context({"hour": ("8", "20")}, np.log([[4.0, 1.0, 2.0], [1.0, 4.0, 0.5]]))
     subsets = [list(S) for S in oracles.subsets(6)]
-    for changed in (law.add_items(LIKE, SHARES), law.add_items(LIKE).remove(["x"]), law.rename({"a": "A"})):
+    added = law.add_items(LIKE, SHARES, keep="sets")
+    for changed in (added, added.remove(["x"]), law.rename({"a": "A"})):
         back = changed.at(hour=8).restrict(range(6))
         np.testing.assert_allclose(np.exp(back.log_probs(subsets)), probabilities(law.at(hour=8)), rtol=1e-9)
 
@@ -291,7 +292,7 @@ def test_items_by_features(kind, tmp_path):
     ties = rng.standard_normal((3, len(law.base.X))) @ law.base.X  # rows that those of the others span
     law.features = FeatureMap(ties, rng.standard_normal((4, 3)))
     new = {"u": [1.0, 0.0, 2.0], "v": [0.0, 1.0, 1.0]}
-    extended = law.add_items({"x": ["a"]}, {"x": 0.1, "u": 0.2, "v": 0.3}, features=new)
+    extended = law.add_items({"x": ["a"]}, {"x": 0.1, "u": 0.2, "v": 0.3}, features=new, keep="sets")
     assert extended.labels == (*OLD, "x", "u", "v")
     np.testing.assert_allclose(shares(extended)[6:], [0.1, 0.2, 0.3], rtol=1e-9)
     subsets = [list(S) for S in oracles.subsets(6)]

@@ -214,7 +214,7 @@ def test_shares_of_draws_in_a_context():
 @pytest.mark.parametrize("kind", MIXTURES, ids=str)
 def test_items_come_and_go_in_every_context(kind: Kind):
     law = law_of(kind).without_empty()
-    more = law.add_items({"new": ["item 1 of 6", "item 3 of 6"]}, popularity=0.2)
+    more = law.add_items({"new": ["item 1 of 6", "item 3 of 6"]}, popularity=0.2, keep="sets")
     for one in (more.restrict(range(6)), more.remove(["new"]).rename({"item 0 of 6": "first"})):
         assert one.context == LEVELS
         there = one.at(store=2, weekday="Sunday")

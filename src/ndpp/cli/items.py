@@ -27,10 +27,10 @@ ADD = (
 )
 REMOVE = "File of items that leave, one per line, or the column item of a table."
 KEEP = (
-    "What stays as it was: sets without new items, relative to each other, or shares, how often the others are bought. "
+    "What stays as it was: shares, how often the others are bought, or sets without new items, relative to each other. "
     "Where many items join at once, shares ranks better."
 )
-Keep = StrEnum("Keep", "sets shares")
+Keep = StrEnum("Keep", "shares sets")
 RENAME = "Table of new names: the columns old and new."
 
 
@@ -39,7 +39,7 @@ def items(
     add: Annotated[str | None, o.file(ADD, show_default=False)] = None,
     remove: Annotated[str | None, o.file(REMOVE, show_default=False)] = None,
     rename: Annotated[str | None, o.file(RENAME, show_default=False)] = None,
-    keep: Annotated[Keep, typer.Option(metavar="sets|shares", help=KEEP)] = Keep.sets,
+    keep: Annotated[Keep, typer.Option(metavar="shares|sets", help=KEEP)] = Keep.shares,
     output: Annotated[Path | None, o.file("The model file to write.", "--output", "-o", show_default=False)] = None,
     encoding: o.Encoding = None,
     unknown: o.UnknownItems = o.Unknown.error,
@@ -47,9 +47,8 @@ def items(
 ) -> None:
     """Add, remove and rename items of a model, without fitting it again.
 
-    Items get new names first, then new ones join, which may be like some that leave, and then these leave. Sets of the other items keep
-    their probabilities relative to each other, but for --keep shares. New items are listed with what they are like and their share of
-    baskets.
+    Items get new names first, then new ones join, which may be like some that leave, and then these leave. The others are bought as
+    often as before. New items are listed with what they are like and their share of baskets.
 
     \b
     Examples:

@@ -80,7 +80,7 @@ class Changes:
         popularity: Any = None,
         *,
         features: Mapping[str, Any] | None = None,
-        keep: str = "sets",
+        keep: str = "shares",
     ) -> Any:
         """Return the distribution with new items at the end of the catalogue, which behave like others.
 
@@ -99,12 +99,12 @@ class Changes:
         features : mapping, optional
             Features of further new items by label, if the model was fitted with ``item_features``: their log-odds are then what the
             features of all items say.
-        keep : {"sets", "shares"}
-            What stays as it was. "sets": the probabilities of sets without new items relative to each other, so that
-            ``extended.restrict(old_items)`` is the distribution as it was. Missions that suit many new items then become more frequent,
-            and with them their other items. "shares": what baskets have of the other items, if they have any, and so how often these
-            occur beside each other, in mixtures with shared ties; in other mixtures, the weights of the components; for a single kernel
-            it is the same as "sets". Where many items join at once, "shares" ranks them and the others better.
+        keep : {"shares", "sets"}
+            What stays as it was. "shares": what baskets have of the other items, if they have any, and so how often these occur beside
+            each other, in mixtures with shared ties; in other mixtures, the weights of the components. "sets": the probabilities of sets
+            without new items relative to each other, so that ``extended.restrict(old_items)`` is the distribution as it was. Missions
+            that suit many new items then become more frequent, and with them their other items, which ranks all of them worse. For a
+            single kernel both are the same.
 
         Examples
         --------
