@@ -9,11 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ndpp._compiled import njit
-from ndpp._types import AnyArray, ComplexArray, FloatArray, IntArray
+from ndpp._types import AnyArray, BoolArray, ComplexArray, FloatArray, IntArray
 from ndpp.laws.patterns import Patterns, Touched, scaled
 
 AT_ONCE = 8
 """Families whose factors are multiplied before the logarithm is taken."""
+HUGE = 1e150
+"""Of products above this, the logarithm is taken before they overflow."""
 
 
 class FamilyFactors(NamedTuple):
@@ -177,6 +179,116 @@ def _items_of(
                 count += 1
             coin += 1
     return found[:count]
+
+
+class FamilyTotals(NamedTuple):
+    """Numbers c_j of the items of families in each component, as if there were no ties: :class:`ndpp.linalg.chernoff.Totals`.
+
+    The items of one family come together, so that c_j varies more, and grows faster with a tilt, than that of independent items.
+    ``values`` (J, m) and ``odds`` (m, K) are those of the items that have a value, by family; the items of family g begin at ``first[g]``,
+    and ``rest`` (G, K) is log Π (1 + r) of its other items. ``state_odds`` (C, M) count ``factors`` (C,) times.
+    """
+
+    values: FloatArray
+    odds: FloatArray
+    first: IntArray
+    slots: IntArray
+    rest: FloatArray
+    state_odds: FloatArray
+    factors: FloatArray
+    start: FloatArray
+
+    @classmethod
+    def of(
+        cls, patterns: Patterns, state_odds: FloatArray, factors: FloatArray, values: FloatArray, without: BoolArray
+    ) -> FamilyTotals:
+        """Take items with these values (J, n), ``without`` some of them."""
+        valued = values.any(axis=0) & ~without
+        families = np.unique(patterns.families[valued])
+        place, items = patterns.items_of(families)
+        rest = np.zeros((len(families), patterns.odds.shape[1]))
+        others = ~(valued | without)[items]
+        np.add.at(rest, place[others], patterns.log_rest[items[others]])
+        place, items = place[valued[items]], items[valued[items]]
+        first = np.searchsorted(place, np.arange(len(families) + 1))
+        made = cls(
+            np.ascontiguousarray(values[:, items]), patterns.odds[items], first, patterns.slots[families], rest,
+            np.asarray(state_odds, np.float64), factors, np.zeros(len(factors)),
+        )  # fmt: skip
+        return made._replace(start=made.cumulants(np.zeros((len(factors), len(values))), np.arange(len(factors)))[0])
+
+    @property
+    def units(self) -> FloatArray:
+        """The largest value of each c_j."""
+        most = self.values.max(axis=1, initial=0.0)
+        return np.where(most > 0, most, 1.0)
+
+    def cumulants(self, theta: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return log E e^{θ·c}, means and covariances."""
+        logs, mean, covariance = _cumulants(np.ascontiguousarray(theta), which, *self[:-1])
+        return logs - self.start[which], mean, covariance
+
+
+@njit(error_model="numpy")
+def _cumulants(
+    theta: FloatArray, which: IntArray, values: FloatArray, odds: FloatArray, first: IntArray, slots: IntArray, rest: FloatArray,
+    state_odds: FloatArray, factors: FloatArray,
+) -> tuple[FloatArray, FloatArray, FloatArray]:  # fmt: skip
+    """Return the derivatives of Σ log(1 + o) over the families: o = Σ_s a_s (e^L − 1), L of a state = Σ_i log(1 + e^{θ·c_i} r_is)."""
+    (J, n), K, n_states = values.shape, slots.shape[1], state_odds.shape[1]
+    logs, means, covariances = np.zeros(which.size), np.zeros((which.size, J)), np.zeros((which.size, J, J))
+    tilts, log_total, weight = np.empty(n), np.empty(K), np.empty(K)
+    slope, bend, mean, square = np.empty((K, J)), np.empty((K, J, J)), np.empty(J), np.empty((J, J))
+    for at in range(which.size):
+        c = which[at]
+        for i in range(n):
+            x = 0.0
+            for j in range(J):
+                x += theta[at, j] * values[j, i]
+            tilts[i] = math.exp(x)
+        for g in range(slots.shape[0]):
+            top, none = 0.0, 1.0
+            slope[:], bend[:] = 0.0, 0.0
+            for k in range(K):
+                weight[k] = 0.0
+                if slots[g, k] >= n_states:
+                    continue
+                weight[k] = factors[c] * state_odds[c, slots[g, k]]
+                none -= weight[k]
+                log_total[k], product = rest[g, k], 1.0
+                for i in range(first[g], first[g + 1]):
+                    r = min(odds[i, k] * tilts[i], HUGE)
+                    p = r / (1 + r)
+                    product *= 1 + r
+                    if product > HUGE:
+                        log_total[k] += math.log(product)
+                        product = 1.0
+                    for j in range(J):
+                        slope[k, j] += p * values[j, i]
+                        for m in range(j + 1):
+                            bend[k, j, m] += p * (1 - p) * values[j, i] * values[m, i]
+                log_total[k] += math.log(product)
+                if weight[k] > 0:
+                    top = max(top, log_total[k])
+            total = none * math.exp(-top)
+            mean[:], square[:] = 0.0, 0.0
+            for k in range(K):
+                if weight[k] > 0:
+                    share = weight[k] * math.exp(log_total[k] - top)
+                    total += share
+                    for j in range(J):
+                        mean[j] += share * slope[k, j]
+                        for m in range(j + 1):
+                            square[j, m] += share * (bend[k, j, m] + slope[k, j] * slope[k, m])
+            logs[at] += top + math.log(total)
+            for j in range(J):
+                means[at, j] += mean[j] / total
+                for m in range(j + 1):
+                    covariances[at, j, m] += square[j, m] / total - mean[j] * mean[m] / total**2
+        for j in range(J):
+            for m in range(j):
+                covariances[at, m, j] = covariances[at, j, m]
+    return logs, means, covariances
 
 
 def products_at(patterns: Patterns, z: AnyArray) -> ComplexArray:
