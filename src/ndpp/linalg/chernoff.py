@@ -17,7 +17,7 @@ MOST_LOG_FACTOR = 30.0
 """Largest logarithm of a factor e^{θ·c}."""
 MOST_STEPS, MAX_STEP, HALVINGS = 30, 4.0, 6
 """Newton steps of θ, the largest of them in units of the largest value, and how often one is halved."""
-CLOSE, RIDGE = 0.02, 1e-6
+CLOSE, RIDGE = 0.1, 1e-6
 """A mean that differs from its bound by this part of its standard deviation is close enough; a smaller variance counts as this."""
 VALUE_RATIO, CHANCE_RATIO = 1.1, 2.0
 """Items whose values and whose mean probabilities differ by up to about these factors are taken together."""
@@ -111,9 +111,8 @@ def chernoff_tilts(law: Totals, low: FloatArray, high: FloatArray, start: FloatA
         look()
         step, side = _newton(theta[moving], mean, covariance, low, high)
         far = side.any(axis=1)
-        moving, step, side, value, mean, covariance = (
-            part[far] for part in (moving, step, side, value, mean, covariance)
-        )
+        moving, step, side = moving[far], step[far], side[far]
+        value, mean, covariance = value[far], mean[far], covariance[far]
         left = np.arange(len(moving))
         for _ in range(HALVINGS):  # until it is better
             if not len(left):
@@ -128,7 +127,8 @@ def chernoff_tilts(law: Totals, low: FloatArray, high: FloatArray, start: FloatA
             left = left[~good]
             step[left] /= 2
         best[moving] = value
-        moving, value, mean, covariance = (np.delete(part, left, axis=0) for part in (moving, value, mean, covariance))
+        kept = np.delete(np.arange(len(moving)), left)
+        moving, value, mean, covariance = moving[kept], value[kept], mean[kept], covariance[kept]
         if not len(moving):
             break
     return theta / unit, best
