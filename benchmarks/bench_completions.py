@@ -231,9 +231,11 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path)
     chosen = parser.parse_args()
     if chosen.flat:
-        found = [flat(n) for n in (10**4, 10**5, 10**6)]
-        write_part(chosen.output, ["flat"], {"runs": found})
-        print(json.dumps(found, indent=1))
+        runs = list[dict[str, Any]]()
+        for n in (10**4, 10**5, 10**6):
+            runs.append(flat(n))
+            print(json.dumps(runs[-1]), flush=True)
+            write_part(chosen.output, ["flat"], {"runs": runs})
         return
     for part, measured in (
         ("memory", chosen.memory and partial(grown, count=chosen.memory)),
