@@ -29,7 +29,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +82,8 @@ def measure(model: Path, baskets: Path, count: int, most: int) -> dict[str, Any]
     return record
 
 
-def grown(model: Path, baskets: Path, count: int) -> dict[str, Any]:
-    """Return the megabytes by which the process has grown, and those that are kept, while different baskets are completed to eight."""
+def grown(model: Path, baskets: Path, count: int) -> Iterator[dict[str, Any]]:
+    """Yield the megabytes by which the process has grown, and those that are kept, while different baskets are completed to eight."""
     import ndpp
 
     law = ndpp.load(model)
@@ -96,7 +96,7 @@ def grown(model: Path, baskets: Path, count: int) -> dict[str, Any]:
         law.sample(1, given=basket, size=8, rng=i)
         kept = max(kept, law._drawers.n_bytes)
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return {
+    yield {
         "model": model.stem,
         "different_baskets": len(chosen),
         "bound_mb": law._memory / 2**20,
@@ -158,8 +158,8 @@ def run(name: str, model: Path, labels: Any, lists: list[list[int]], *options: s
     return after.ru_utime - before.ru_utime, wall
 
 
-def everyday(model: Path, baskets: Path) -> dict[str, Any]:
-    """Return seconds of what a user meets first: CPU seconds here, and those of the wall clock of a server."""
+def everyday(model: Path, baskets: Path, count: int) -> Iterator[dict[str, Any]]:
+    """Yield seconds of what a user meets first, more each time: CPU seconds here, and those of the wall clock of a server."""
     import ndpp
 
     def timed(**asked: Any) -> float:
@@ -168,15 +168,18 @@ def everyday(model: Path, baskets: Path) -> dict[str, Any]:
         return time.process_time() - start
 
     ndpp.load(model).sample(1, rng=0)  # compiles
-    law, lists = ndpp.load(model), begun(baskets, 1, 200)
+    law, lists = ndpp.load(model), begun(baskets, 1, count)
     record: dict[str, Any] = {"model": model.stem}
     record["sample_to_8_s"] = [timed(n_samples=1, given=one, size=8, rng=0) for one in lists]
     law = ndpp.load(model)
     record["sample_100_s"] = [timed(n_samples=100, rng=seed) for seed in range(3)]
-    many = [basket for n in GIVEN for basket in begun(baskets, n, 500)]
+    yield record
+    record |= served(model, lists)
+    yield record
+    many = [basket for n in GIVEN for basket in begun(baskets, n, count)]
     record |= {"recommend_baskets": len(many), "recommend_s": run("recommend", model, law.labels, many)[0]}
     record["recommend_why_s"] = run("recommend", model, law.labels, many, "--why")[0]
-    return record | served(model, lists)
+    yield record
 
 
 def served(model: Path, lists: list[list[int]]) -> dict[str, Any]:
@@ -237,15 +240,12 @@ def main() -> None:
             print(json.dumps(runs[-1]), flush=True)
             write_part(chosen.output, ["flat"], {"runs": runs})
         return
-    for part, measured in (
-        ("memory", chosen.memory and partial(grown, count=chosen.memory)),
-        ("everyday", chosen.everyday and everyday),
-    ):
-        if measured:
-            one = measured(chosen.model, chosen.baskets)
+    if chosen.memory or chosen.everyday:
+        part, measured = ("everyday", everyday) if chosen.everyday else ("memory", grown)
+        for one in measured(chosen.model, chosen.baskets, chosen.memory or chosen.count):
             write_part(chosen.output, [part, chosen.model.stem], one)
-            print(json.dumps(one, indent=1))
-            return
+        print(json.dumps(one, indent=1))
+        return
     if chosen.one:
         record = measure(chosen.model, chosen.baskets, chosen.count, chosen.most)
         print(json.dumps(record | (command(chosen.model, chosen.baskets, chosen.command) if chosen.command else {})))
