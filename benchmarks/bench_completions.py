@@ -1,14 +1,18 @@
 """Time of completions by a learned mixture: the first after loading, a new basket each time, a thousand by the command.
 
     python benchmarks/bench_completions.py MODEL BASKETS.gz [--against SRC] [-o FILE.json]
-    python benchmarks/bench_completions.py MODEL BASKETS.gz --memory 10000
-    python benchmarks/bench_completions.py --flat
+    python benchmarks/bench_completions.py MODEL BASKETS.gz --memory 10000 [-o FILE.json]
+    python benchmarks/bench_completions.py MODEL BASKETS.gz --everyday [-o FILE.json]
+    python benchmarks/bench_completions.py --flat [-o FILE.json]
 
 The baskets, one per line as item ids, are begun ones: one to three items of each are given. CPU time with one BLAS thread. *Cold* is what
 the first completion takes after the model was loaded, compiled code being there; *warm* are baskets that come after as many others. The
-peak memory of the process is that of all of it. ``--against`` measures the package in another folder in turns with this one.
+peak memory of the process is that of all of it. ``--against`` measures the package in another folder in turns with this one. The command
+completes with a file that ``ndpp prepare`` has written.
 ``--memory`` completes so many different baskets, and says how much memory the process and what is kept of the components have grown by.
+``--everyday`` measures what a user meets first: samples, completions by a new server, its start, and reasons in bulk.
 ``--flat`` completes baskets of synthetic mixtures of one rank over 10⁴, 10⁵ and 10⁶ items.
+``-o`` writes a part of a file, and keeps the others: ``completions``, ``memory`` or ``everyday`` of the model, or ``flat``.
 """
 
 from __future__ import annotations
@@ -23,10 +27,15 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from ndpp_experiments.record import write_part
 
 GIVEN, SIZES, SEED = (1, 2, 3), (None, 8), 0
 
@@ -73,8 +82,8 @@ def measure(model: Path, baskets: Path, count: int, most: int) -> dict[str, Any]
     return record
 
 
-def grown(model: Path, baskets: Path, count: int) -> dict[str, Any]:
-    """Return the megabytes by which the process has grown, and those that are kept, while different baskets are completed to eight."""
+def grown(model: Path, baskets: Path, count: int) -> Iterator[dict[str, Any]]:
+    """Yield the megabytes by which the process has grown, and those that are kept, while different baskets are completed to eight."""
     import ndpp
 
     law = ndpp.load(model)
@@ -87,7 +96,7 @@ def grown(model: Path, baskets: Path, count: int) -> dict[str, Any]:
         law.sample(1, given=basket, size=8, rng=i)
         kept = max(kept, law._drawers.n_bytes)
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return {
+    yield {
         "model": model.stem,
         "different_baskets": len(chosen),
         "bound_mb": law._memory / 2**20,
@@ -124,20 +133,88 @@ def flat(n: int, *, rank: int = 64, n_components: int = 20, count: int = 200) ->
 
 def command(model: Path, baskets: Path, count: int) -> dict[str, Any]:
     """Return CPU and wall seconds in which ``ndpp complete`` completes so many baskets to eight items."""
-    from ndpp import load
+    from ndpp import load, save
 
     lists = [basket for n in GIVEN for basket in begun(baskets, n, -(-count // len(GIVEN)))][:count]
     with tempfile.TemporaryDirectory() as folder:
-        path, labels = Path(folder) / "begun.csv", load(model).labels
+        prepared, law = Path(folder) / "prepared.safetensors", load(model)
+        save(law.prepared(), prepared)
+        cpu, wall = run("complete", prepared, law.labels, lists, "--size", "8")
+    return {"command_baskets": count, "command_cpu_s": cpu, "command_wall_s": wall}
+
+
+def run(name: str, model: Path, labels: Any, lists: list[list[int]], *options: str) -> tuple[float, float]:
+    """Return CPU and wall seconds of a command that answers for all these baskets."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "begun.csv"
         with path.open("w", newline="", encoding="utf-8") as file:
             rows = csv.writer(file)
             rows.writerow(["basket", "item"])
             rows.writerows([i, labels[item]] for i, basket in enumerate(lists) for item in basket)
-        words = ["complete", str(model), str(path), "--size", "8", "-o", str(Path(folder) / "out.csv")]
+        words = [name, str(model), str(path), *options, "-o", str(Path(folder) / "out.csv")]
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         subprocess.run([sys.executable, "-m", "ndpp.cli", *words], check=True, stdout=subprocess.DEVNULL)
         wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-    return {"command_baskets": count, "command_cpu_s": after.ru_utime - before.ru_utime, "command_wall_s": wall}
+    return after.ru_utime - before.ru_utime, wall
+
+
+def everyday(model: Path, baskets: Path, count: int) -> Iterator[dict[str, Any]]:
+    """Yield seconds of what a user meets first, more each time: CPU seconds here, and those of the wall clock of a server."""
+    import ndpp
+
+    def timed(**asked: Any) -> float:
+        start = time.process_time()
+        law.sample(**asked)
+        return time.process_time() - start
+
+    ndpp.load(model).sample(1, rng=0)  # compiles
+    law, lists = ndpp.load(model), begun(baskets, 1, count)
+    record: dict[str, Any] = {"model": model.stem}
+    record["sample_to_8_s"] = [timed(n_samples=1, given=one, size=8, rng=0) for one in lists]
+    law = ndpp.load(model)
+    record["sample_100_s"] = [timed(n_samples=100, rng=seed) for seed in range(3)]
+    yield record
+    record |= served(model, lists)
+    yield record
+    many = [basket for n in GIVEN for basket in begun(baskets, n, count)]
+    record |= {"recommend_baskets": len(many), "recommend_s": run("recommend", model, law.labels, many)[0]}
+    record["recommend_why_s"] = run("recommend", model, law.labels, many, "--why")[0]
+    yield record
+
+
+def served(model: Path, lists: list[list[int]]) -> dict[str, Any]:
+    """Return seconds of a new server: until it listens and is ready, and of completions to eight items and of any size."""
+    start, record = time.perf_counter(), dict[str, Any]()
+
+    def ask(path: str, **asked: Any) -> tuple[float, int]:
+        began = time.perf_counter()
+        data = json.dumps(asked).encode() if asked else None
+        request = urllib.request.Request(url + path, data, {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                answer.read()
+                status = answer.status
+        except urllib.error.HTTPError as error:
+            status = error.code
+        return time.perf_counter() - began, status
+
+    words = [sys.executable, "-m", "ndpp.cli", "serve", str(model), "--port", "0"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stderr is not None
+            url = json.loads(server.stderr.readline())["url"]
+            subprocess.Popen(["cat"], stdin=server.stderr, stdout=subprocess.DEVNULL)  # it ends when the log does
+            record["listens_s"], record["health_s"] = time.perf_counter() - start, ask("health")[0]
+            while ask("ready")[1] != 200:
+                time.sleep(0.05)
+            record["ready_s"] = time.perf_counter() - start
+            for name, size in (("api_to_8_s", {"size": 8}), ("api_any_s", {})):
+                found = [ask("api/complete", basket=one, **size) for one in lists]
+                record[name] = [seconds for seconds, _ in found]
+                record[name.replace("_s", "_refused")] = sum(status != 200 for _, status in found)
+        finally:
+            server.terminate()
+    return record
 
 
 def main() -> None:
@@ -145,6 +222,7 @@ def main() -> None:
     parser.add_argument("model", type=Path, nargs="?")
     parser.add_argument("baskets", type=Path, nargs="?")
     parser.add_argument("--memory", type=int, default=0, metavar="BASKETS", help="measure memory with so many baskets")
+    parser.add_argument("--everyday", action="store_true", help="measure what a user meets first")
     parser.add_argument("--flat", action="store_true", help="measure synthetic mixtures of 10⁴ to 10⁶ items")
     parser.add_argument("--count", type=int, default=300, help="baskets measured for each number of given items")
     parser.add_argument("--most", type=float, default=240.0, help="most CPU seconds for each size")
@@ -155,11 +233,18 @@ def main() -> None:
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("-o", "--output", type=Path)
     chosen = parser.parse_args()
-    if chosen.flat or chosen.memory:
-        for n in (10**4, 10**5, 10**6) if chosen.flat else ():
-            print(json.dumps(flat(n)), flush=True)
-        if chosen.memory:
-            print(json.dumps(grown(chosen.model, chosen.baskets, chosen.memory)))
+    if chosen.flat:
+        runs = list[dict[str, Any]]()
+        for n in (10**4, 10**5, 10**6):
+            runs.append(flat(n))
+            print(json.dumps(runs[-1]), flush=True)
+            write_part(chosen.output, ["flat"], {"runs": runs})
+        return
+    if chosen.memory or chosen.everyday:
+        part, measured = ("everyday", everyday) if chosen.everyday else ("memory", grown)
+        for one in measured(chosen.model, chosen.baskets, chosen.memory or chosen.count):
+            write_part(chosen.output, [part, chosen.model.stem], one)
+        print(json.dumps(one, indent=1))
         return
     if chosen.one:
         record = measure(chosen.model, chosen.baskets, chosen.count, chosen.most)
@@ -184,10 +269,7 @@ def main() -> None:
         done = subprocess.run(words, env=environment, check=True, stdout=subprocess.PIPE, text=True)
         records.append({"version": version, **json.loads(done.stdout)})
         print(json.dumps(records[-1], indent=1), flush=True)
-    if chosen.output:
-        from ndpp_experiments.record import machine
-
-        chosen.output.write_text(json.dumps({"machine": machine(), "runs": records}, indent=1) + "\n", encoding="utf-8")
+    write_part(chosen.output, ["completions", chosen.model.stem], {"runs": records})
 
 
 if __name__ == "__main__":

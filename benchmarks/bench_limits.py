@@ -8,6 +8,7 @@ sampler under the limits takes, and samples are timed once the components that t
 ``--general`` takes limits that any model has: a count of a hundred items, three such groups, a total over all items. *first* and *warm*
 are the times of completing begun baskets under them, 20 at first and the next 20.
 ``--items 10000 1000000`` draws from synthetic mixtures of equal rank instead, with groups of a tenth of the items each.
+``-o`` writes a part of a file, and keeps the others: ``general`` or ``named`` of the model, or ``items``.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import numpy as np
 import ndpp
 from ndpp import Limit
 from ndpp.errors import NDPPError
+from ndpp_experiments.record import write_part
 
 WORDS = {
     "dairy": "milk|cheese|yogurt|butter(?!fly| spray)|cream(?!er)|egg",
@@ -144,9 +146,11 @@ def main() -> None:
     parser.add_argument("--untilted", action="store_true")
     parser.add_argument("--general", action="store_true")
     parser.add_argument("--items", type=int, nargs="+", help="numbers of items of synthetic mixtures")
+    parser.add_argument("-o", "--output", type=Path)
     chosen = parser.parse_args()
     laws = [synthetic(n) for n in chosen.items] if chosen.items else [ndpp.load(chosen.model)]
     find = limits_on_tenths if chosen.items else limits_on_any if chosen.general else limits_on_groceries
+    runs = list[dict[str, Any]]()
     for law in laws:
         if chosen.device is None:
             law.sample(20, rng=0)  # compiles, and prepares components without a tilt
@@ -155,24 +159,38 @@ def main() -> None:
         start = time.process_time()
         plain.sample(100, rng=2)
         free = (time.process_time() - start) / 100
+        runs.append({"n_items": law.n_items, "components": len(law.weights), "free_ms": 1e3 * free, "limits": []})
         print(f"{law.n_items:,} items, {len(law.weights)} components; {1e3 * free:.2g} ms per sample without limits")
         more = (" without tilts |" if chosen.untilted else "") + (" first | warm |" if chosen.general else "")
         print(f"| limits | P(limits) | accepted | ms per sample | samples per second | prepared |{more}")
         print("|---" * (more.count("|") + 6) + "|")
         for name, limits in find(law).items():
             chance, accepted, each, prepared = timed(law, limits, chosen.samples, chosen.device)
+            row: dict[str, Any] = {"name": name, "probability": chance, "accepted": accepted}
+            row |= {"sample_ms": 1e3 * each, "prepared_s": prepared}
             line = f"| {name} | {chance:.2g} | {accepted:.1%} | {1e3 * each:.2g} | {1 / each:,.0f} | {prepared:.2g} s |"
             if chosen.untilted:
-                line += f" {1e3 * free / chance:.2g} ms |"
+                row["untilted_ms"] = 1e3 * free / chance
+                line += f" {row['untilted_ms']:.2g} ms |"
             if chosen.general:
                 fresh = ndpp.load(chosen.model)
                 fresh.sample(20, rng=0)
-                times, own = completed(fresh, limits)
+                times, own = (1e3 * np.array(part) for part in completed(fresh, limits))
+                row["first_ms"] = {
+                    "median": np.median(times[:20]),
+                    "most": times[:20].max(),
+                    "prepared": own[:20].max(),
+                }
+                row["warm_ms"] = {"median": np.median(times[20:]), "most": times[20:].max(initial=0.0)}
                 line += (
-                    f" {1e3 * np.median(times[:20]):.0f} ms, at most {1e3 * max(times[:20]):.0f} (prepared {1e3 * max(own[:20]):.0f}) |"
-                    f" {1e3 * np.median(times[20:]):.0f} ms, at most {1e3 * max(times[20:], default=0):.0f} |"
+                    f" {row['first_ms']['median']:.0f} ms, at most {row['first_ms']['most']:.0f} "
+                    f"(prepared {row['first_ms']['prepared']:.0f}) |"
+                    f" {row['warm_ms']['median']:.0f} ms, at most {row['warm_ms']['most']:.0f} |"
                 )
+            runs[-1]["limits"].append(row)
             print(line, flush=True)
+    names = ["items"] if chosen.items else ["general" if chosen.general else "named", chosen.model.stem]
+    write_part(chosen.output, names, {"samples": chosen.samples, "device": chosen.device, "runs": runs})
 
 
 if __name__ == "__main__":

@@ -168,6 +168,18 @@ def write(name: str, title: str, result: Result, output: Path, *, about: Mapping
     write_text(output / f"{name}.json", json.dumps(content, indent=1, ensure_ascii=False, default=plain) + "\n")
 
 
+def write_part(path: Path | None, names: Sequence[str], record: Mapping[str, Any]) -> None:
+    """Write what was measured, and the machine, under these names of a file of results, one in the other; what else is there stays."""
+    if path is None:
+        return
+    whole = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    part = whole
+    for name in names[:-1]:
+        part = part.setdefault(name, {})
+    part[names[-1]] = {"machine": machine(), **record}
+    write_text(path, json.dumps(whole, indent=1, ensure_ascii=False, default=plain) + "\n")
+
+
 def read(output: Path, name: str) -> dict[str, Any] | None:
     """Return the record of an experiment in a folder, None if there is none."""
     path = output / f"{name}.json"

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import ndpp
+from families import ODDS as FAMILY_ODDS
+from families import law_of
 from goodness import assert_law
 from law_table import BASES, KIND, KINDS, Entry, Kind, entries
 from limit_cases import CASES, EVEN, ODD, PRICES, Case, entry_of, is_possible, law_under, truth_under
@@ -24,6 +26,7 @@ from ndpp.errors import (
 from ndpp.laws.limits import Limits
 from ndpp.laws.tied import TiedMixture
 from ndpp.linalg.chernoff import Coins, chernoff_tilts
+from ndpp.samplers.family_parts import FamilyTotals
 from ndpp.samplers.limited import LimitedSampler, towards
 from ndpp.samplers.limited_ties import RATIO, rounded
 
@@ -153,7 +156,7 @@ def test_one_tilt_for_all_components_is_exact_as_well(kind: Kind, monkeypatch: p
         fixed = np.array([[0.3, -0.4]])
         patch.setattr(
             "ndpp.samplers.limited_ties.chernoff_tilts",
-            lambda coins, *_: (np.tile(fixed, (len(coins.p), 1)), np.full(len(coins.p), -5.0)),
+            lambda law, low, high, start: (np.tile(fixed, (len(start), 1)), np.full(len(start), -5.0)),
         )
         law = ndpp.laws.Mixture.only(entry.law, range(3))  # one that has nothing prepared
         sampler = law.sampler(limits=CASES[2].limits[::-1])
@@ -208,7 +211,8 @@ def test_the_best_tilt_of_independent_items():
     limits = Limits(values, np.array([40.0, -np.inf]), np.array([np.inf, 120.0]), ("count", "total"))
     coins = Coins.of(p, values)
     assert coins.p.shape[1] < 150
-    theta, log_bound = chernoff_tilts(coins, limits.low, limits.high)
+    nothing = np.zeros((5, 2))
+    theta, log_bound = chernoff_tilts(coins, limits.low, limits.high, nothing)
     odds = p / (1 - p) * np.exp(theta @ values)
     mean, variance = (odds / (1 + odds)) @ values.T, (odds / (1 + odds) ** 2) @ (values**2).T
     assert (theta[:, 0] > 0).all()
@@ -216,8 +220,54 @@ def test_the_best_tilt_of_independent_items():
     np.testing.assert_array_less(np.abs(mean - [40, 120]), 0.5 * np.sqrt(variance))
     exact = (np.log1p(p * np.expm1(theta @ values))).sum(axis=1) - theta @ [40.0, 120.0]
     np.testing.assert_allclose(log_bound, exact, rtol=0.02)
-    assert (chernoff_tilts(coins, limits.low * 0.01, limits.high * 100)[0] == 0).all()
+    assert (chernoff_tilts(coins, limits.low * 0.01, limits.high * 100, nothing)[0] == 0).all()
     assert towards(theta, limits).tolist() == [[40.0, 120.0]] * 5
+
+
+@pytest.mark.parametrize("theta", [[0.0, 0.0], [0.7, -0.2]])
+def test_cumulants_of_families_are_derivatives_of_their_weights(theta: list[float]):
+    """Of families without ties, log Z is the sum that the cumulants are of; items with other values are beside them."""
+    patterns, odds = law_of("several").patterns, np.array(FAMILY_ODDS)
+    values = np.array([[1.0, 0, 2.0, 0, 0.5, 0], [0, 3.0, 1.0, 0, 0, 1.0]])
+    factors = np.array([1.0, 0.5, 1.3])
+    law = FamilyTotals.of(patterns, odds, factors, values, np.zeros(6, bool))
+
+    def log_mean(theta: np.ndarray) -> np.ndarray:
+        tilted = patterns.with_odds(patterns.odds * np.exp(theta @ values)[:, None])
+        totals = np.append(np.expm1(tilted.log_totals), 0.0)[patterns.slots]
+        weights = np.pad(odds * factors[:, None], ((0, 0), (0, 1)))[:, patterns.slots]
+        return np.log1p((weights * totals).sum(axis=2)).sum(axis=1)
+
+    def central(f: Any, step: float) -> Any:
+        at, units = np.array(theta), step * np.eye(2)
+        return np.stack([(f(at + unit) - f(at - unit)) / (2 * step) for unit in units], axis=-1)
+
+    logs, means, covariances = law.cumulants(np.array([theta] * 3), np.arange(3))
+    np.testing.assert_allclose(logs, log_mean(np.array(theta)) - log_mean(np.zeros(2)), atol=1e-12)
+    np.testing.assert_allclose(means, central(log_mean, 1e-5), rtol=1e-7)
+    gradient = lambda at: law.cumulants(np.array([at] * 3), np.arange(3))[1]  # noqa: E731
+    np.testing.assert_allclose(covariances, central(gradient, 1e-5), rtol=1e-7)
+    some = law.cumulants(np.array([theta]), np.array([2]))
+    assert some[0] == logs[2]
+
+
+def test_items_of_families_are_tilted_less_than_independent_ones():
+    """Ten items come together, so that a tilt of one counts up to ten times; mostly, there is none of them.
+
+    With tilts of independent items, Chernoff's bounds would be above 1, components stay as they are, and 650 proposals be needed.
+    """
+    rng, n_families, size = np.random.default_rng(0), 12, 10
+    n, states = n_families * size, np.repeat(np.arange(n_families), 2)
+    item_odds = np.stack([np.full(n, 0.1), rng.uniform(1.0, 3.0, n)], axis=1)
+    of_state = np.expm1(np.log1p(item_odds).reshape(n_families, size, 2).sum(axis=1)).ravel()
+    odds = rng.gamma(0.5, 1.0, (5, len(states))) * [[0.02], [0.02], [0.02], [0.02], [1.0]] / of_state
+    X, weights = rng.normal(size=(n_families, 2)) / 10, [0.24] * 4 + [0.04]
+    law = ndpp.FamilyMixture(odds, item_odds, np.repeat(np.arange(n_families), size), states, X, np.eye(2), weights)
+    limits = [Limit(range(first, n, 3), 4, 4) for first in (0, 1)]
+    drawn = law.sampler(limits=limits).sample(40, rng=0)
+    assert drawn.info["proposals"].mean() < 100
+    for limit in limits:
+        assert {len(set(limit.values) & set(basket.tolist())) for basket in drawn.baskets} == {4}
 
 
 # ---- limits ---------------------------------------------------------------------------------------------------------

@@ -173,14 +173,17 @@ def test_chances_of_numbers_stay_below_their_bounds(kind: str):
     store, rng = store_of(law, MEMORY), np.random.default_rng(3)
     for left in (1, 2, 4):
         tilted = store.tilted(left)
-        for rungs, bounds in ((0 * tilted.rungs, store.bounds(left, 1)), (tilted.rungs, tilted.bounds(left + 1))):
+        of_tied = [
+            (t, 0 * tilted.rungs, store.bounds(left, 1), left - t) for t in range(left + 1)
+        ]  # T has t items at least
+        for t, rungs, bounds, most in (*of_tied, (left, tilted.rungs, tilted.bounds(left + 1), left)):
             for c in range(len(law.weights)):
                 rung = int(rungs[c])
                 odds = store.union(c, rung).alone.odds
-                n_out = min(left + 1, len(odds))
+                n_out = min(t + 1, len(odds))
                 removed = [np.argsort(-odds)[:n_out], *(rng.choice(len(odds), n_out, replace=False) for _ in range(5))]
                 for rows in removed:
-                    chances = [chance(store.counts(c, rung, m, rows), m, rows) for m in range(left + 1)]
+                    chances = [chance(store.counts(c, rung, m, rows), m, rows) for m in range(most + 1)]
                     assert max(chances) <= bounds[c] * (1 + 1e-12)
     assert (store.bounds(shared.MOST_REMOVED, 1) == 1).all()
 

@@ -23,6 +23,7 @@ from ndpp.laws.law import Law
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.patterns import Patterns
 from ndpp.laws.precision import say_precision
+from ndpp.linalg.scaling import inverses
 from ndpp.linalg.sizes import Tilted, tilted_to
 from ndpp.linalg.tilts import solve_tilts
 
@@ -213,9 +214,10 @@ class SharedTies(Mixture):
         old, new = before.touched.odds, after.touched.odds
         change = np.stack([(Q.T * c) @ Q for c in new / (1 + new) - old / (1 + old)])
         system = np.eye(Q.shape[1]) + change @ state.N
-        growth = np.log1p(new).sum(axis=1) - np.log1p(old).sum(axis=1) + np.linalg.slogdet(system)[1]
+        inverse, log_det = inverses(system)
+        growth = np.log1p(new).sum(axis=1) - np.log1p(old).sum(axis=1) + log_det
         nothing = np.zeros(len(growth))
-        found = state.N @ np.linalg.inv(system), state.log_z + growth, nothing, np.stack([nothing] * 4)
+        found = state.N @ inverse, state.log_z + growth, nothing, np.stack([nothing] * 4)
         vars(after).pop("touched", None)
         after._kept = dict(zip(KEPT, found))
         log_weights = self._log_weights + growth

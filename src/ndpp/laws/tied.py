@@ -31,7 +31,7 @@ from ndpp.laws.law import log_sum
 from ndpp.laws.precision import FREE, say_precision
 from ndpp.laws.shared import FEATURES, KEPT, SharedTies
 from ndpp.laws.totals import Total, stepped
-from ndpp.linalg.scaling import EPS, rounding_of
+from ndpp.linalg.scaling import EPS, inverses, rounding_of
 from ndpp.linalg.schur import MAX_LOSS
 from ndpp.linalg.sizes import Coins, SizeLaw, Stepped, Tilted
 from ndpp.rows.scaled import Multiplied
@@ -123,9 +123,9 @@ class TiedMixture(SharedTies):
             return _State(N, log_z, errors, None)
         log_ones, A = self._sums(0.0)
         system = self._system(A)
-        inverse = np.asarray(np.linalg.inv(system), np.float64)
+        inverse, log_det = inverses(system)
         errors = self._rounding(A, system, inverse)
-        return _State(self.core @ inverse, log_ones + _log_dets(system), errors, A)
+        return _State(self.core @ inverse, log_ones + log_det, errors, A)
 
     def tilted(self, log_tilt: Any, which: Any = slice(None)) -> TiedMixture:
         """Return some components with odds ρ_c o_c, with equal weights."""

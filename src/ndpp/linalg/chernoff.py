@@ -1,11 +1,11 @@
-"""Tilts θ under which counts or totals of independent items are likely to keep within bounds: the minimum of Chernoff's bound.
+"""Tilts θ under which counts or totals of items are likely to keep within bounds: the minimum of Chernoff's bound.
 
 With b = low where θ > 0 and b = high where θ < 0, P(low ≤ c(S) ≤ high) ≤ A(θ) = E e^{θ·c(S)} e^{−θ·b}.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import gammaincc
@@ -17,10 +17,21 @@ MOST_LOG_FACTOR = 30.0
 """Largest logarithm of a factor e^{θ·c}."""
 MOST_STEPS, MAX_STEP, HALVINGS = 30, 4.0, 6
 """Newton steps of θ, the largest of them in units of the largest value, and how often one is halved."""
-CLOSE, RIDGE = 0.02, 1e-6
+CLOSE, RIDGE = 0.1, 1e-6
 """A mean that differs from its bound by this part of its standard deviation is close enough; a smaller variance counts as this."""
 VALUE_RATIO, CHANCE_RATIO = 1.1, 2.0
 """Items whose values and whose mean probabilities differ by up to about these factors are taken together."""
+
+
+class Totals(Protocol):
+    """Numbers c_j of several distributions, as :class:`Coins` has them."""
+
+    @property
+    def units(self) -> FloatArray:
+        """The largest value of an item in each c_j, 1 where there is none, (J,)."""
+
+    def cumulants(self, theta: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return log E e^{θ·c} of some distributions, with a θ (m, J) for each, and the means and covariances of c under it."""
 
 
 class Coins(NamedTuple):
@@ -52,10 +63,20 @@ class Coins(NamedTuple):
         each = np.divide(square, total, out=np.zeros_like(total), where=total > 0)
         return cls(each, np.divide(total, each, out=np.zeros_like(total), where=each > 0), means)
 
-    def moments(self) -> tuple[FloatArray, FloatArray]:
-        """Return means and variances of c_j, shape (C, J)."""
-        total = self.counts * self.p
-        return total @ self.values.T, (total * (1 - self.p)) @ (self.values**2).T
+    @property
+    def units(self) -> FloatArray:
+        """The largest value of each c_j."""
+        return np.where(self.values.any(axis=1), self.values.max(axis=1, initial=0.0), 1.0)
+
+    def cumulants(self, theta: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return log E e^{θ·c}, means and covariances."""
+        p, counts, V = self.p[which], self.counts[which], self.values
+        x = theta @ V
+        total = 1 + p * np.expm1(x)
+        q = p * np.exp(x) / total
+        own = counts * q
+        covariance = np.stack([(own * (1 - q)) @ (V * v).T for v in V], axis=1)
+        return (counts * np.log(total)).sum(axis=1), own @ V.T, covariance
 
 
 def chances_within(mean: FloatArray, variance: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
@@ -68,49 +89,46 @@ def chances_within(mean: FloatArray, variance: FloatArray, low: FloatArray, high
     return np.asarray((below - short).clip(0.0, 1.0))
 
 
-def chernoff_tilts(
-    coins: Coins, low: FloatArray, high: FloatArray, start: FloatArray | None = None
-) -> tuple[FloatArray, FloatArray]:
-    """Return θ_c (C, J) that minimises Chernoff's bound of P_c(low ≤ c(S) ≤ high) for independent items, and the logarithm of the bound.
+def chernoff_tilts(law: Totals, low: FloatArray, high: FloatArray, start: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return θ_c (C, J) that minimises Chernoff's bound of P_c(low ≤ c(S) ≤ high), and the logarithm of the bound.
 
-    log A_c = Σ_i log(1 + p_ci (e^{θ·c_i} − 1)) − θ·b is convex, with a kink at 0, where θ_j stays if the mean of c_j is within the limit.
-    Newton steps, projected and halved, for all components at once. O(C K J²) each. ``coins`` may be those under ``start``, to go on from.
+    log A_c = log E e^{θ·c} − θ·b is convex, with a kink at 0, where θ_j stays if the mean of c_j is within the limit. Newton steps from
+    ``start``, projected and halved, for all components at once. ``law`` may be that under ``start``.
     """
-    p, counts, values = coins
-    unit = np.where(values.any(axis=1), values.max(axis=1, initial=0.0), 1.0)
-    V, low, high = values.T / unit, low / unit, high / unit
-    first = np.zeros((len(p), len(low))) if start is None else start * unit
-    theta, moving = first.copy(), np.arange(len(p))
+    unit = law.units
+    low, high, first = low / unit, high / unit, start * unit
+    theta, moving = first.copy(), np.arange(len(start))
 
-    def bound(theta: FloatArray, at: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return log A and the chances of the items under θ."""
-        x = (theta - first[at]) @ V.T
-        total = 1 + p[at] * np.expm1(x)
+    def bound(theta: FloatArray, at: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return log A, and the means and covariances of c under θ."""
+        logs, mean, covariance = law.cumulants((theta - first[at]) / unit, at)
         aim = np.where(theta > 0, low, np.where(theta < 0, high, 0.0))
-        return (counts[at] * np.log(total)).sum(axis=1) - (theta * aim).sum(axis=1), p[at] * np.exp(x) / total
+        return logs - (theta * aim).sum(axis=1), mean / unit, covariance / np.outer(unit, unit)
 
-    value, q = bound(theta, moving)
+    value, mean, covariance = bound(theta, moving)
     best = value.copy()
     for _ in range(MOST_STEPS):
         look()
-        own = counts[moving] * q
-        covariance = np.stack([(own * (1 - q)) @ (V * v[:, None]) for v in V.T], axis=1)
-        step, side = _newton(theta[moving], own @ V, covariance, low, high)
+        step, side = _newton(theta[moving], mean, covariance, low, high)
         far = side.any(axis=1)
-        moving, step, side, value, q = moving[far], step[far], side[far], value[far], q[far]
+        moving, step, side = moving[far], step[far], side[far]
+        value, mean, covariance = value[far], mean[far], covariance[far]
         left = np.arange(len(moving))
         for _ in range(HALVINGS):  # until it is better
             if not len(left):
                 break
             new = (theta[moving[left]] + step[left]).clip(-MOST_LOG_FACTOR, MOST_LOG_FACTOR)
             new = np.where(new * side[left] > 0, new, 0.0)
-            found, chances = bound(new, moving[left])
-            good = found < value[left]
-            theta[moving[left[good]]], value[left[good]], q[left[good]] = new[good], found[good], chances[good]
+            found = bound(new, moving[left])
+            good = found[0] < value[left]
+            theta[moving[left[good]]] = new[good]
+            for old, part in zip((value, mean, covariance), found):
+                old[left[good]] = part[good]
             left = left[~good]
             step[left] /= 2
         best[moving] = value
-        moving, value, q = np.delete(moving, left), np.delete(value, left), np.delete(q, left, axis=0)
+        kept = np.delete(np.arange(len(moving)), left)
+        moving, value, mean, covariance = moving[kept], value[kept], mean[kept], covariance[kept]
         if not len(moving):
             break
     return theta / unit, best

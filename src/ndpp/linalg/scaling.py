@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.linalg.lapack import dgetrf, dgetri
 
 from ndpp._types import AnyArray, FloatArray, IntArray
 
 EPS = float(np.finfo(np.float64).eps)
 ROUNDING = 16 * EPS
 """Relative rounding error of a few sums of products; per item, what a pivot or singular value may differ from zero by (:mod:`.schur`)."""
+LAPACK_BLOCK = 64
+"""Columns that LAPACK eliminates at a time."""
 NOTHING = -160
 """Power of two by which the magnitude of an exact zero is below all others."""
 
@@ -67,6 +70,30 @@ def unit_columns(X: Any) -> IntArray | None:
     columns = X.argmax(axis=1)
     is_unit = np.count_nonzero(X) == len(X) and (X[np.arange(len(X)), columns] == 1).all()
     return columns if is_unit and len(set(columns.tolist())) == len(X) else None
+
+
+def inverses(systems: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the inverses of matrices (m, r, r), and log |det|, from one elimination each.
+
+    Rows may differ in scale by many orders of magnitude: each is divided by its largest entry first.
+
+    Examples
+    --------
+    >>> inverse, log_det = inverses(np.array([[[2.0, 0.0], [0.0, 1e200]]]))
+    >>> np.diagonal(inverse[0]).tolist(), float(log_det[0]) == float(np.log(2) + np.log(1e200))
+    ([0.5, 1e-200], True)
+    """
+    scale = np.abs(systems).max(axis=2, initial=0.0).clip(np.finfo(float).tiny)
+    out, log_det = systems / scale[:, :, None], np.log(scale).sum(axis=1)
+    for i, one in enumerate(out if out.size else ()):
+        # In the order of LAPACK, the transpose is changed in place.
+        eliminated, pivots, singular = dgetrf(one.T, overwrite_a=True)
+        if singular:
+            raise np.linalg.LinAlgError("Singular matrix")
+        log_det[i] += np.log(np.abs(eliminated.diagonal())).sum()
+        dgetri(eliminated, pivots, lwork=LAPACK_BLOCK * len(one), overwrite_lu=True)
+    out /= scale[:, None, :]
+    return out, log_det
 
 
 def quadratic_forms(Q: FloatArray, M: FloatArray) -> FloatArray:

@@ -200,10 +200,10 @@ class FurtherItems(NamedTuple):
         """Return the further items of a set, as items of the catalogue, or None if there are too many or too few of them."""
         tied = self.union.draw_tied(rng)
         if self.left is None:
-            return self._items(rng, np.union1d(tied, self.union.draw_apart(rng)))
+            return self.items(rng, np.union1d(tied, self.union.draw_apart(rng)))
         if len(tied) > self.left:
             return None
-        items, removed = self._items(rng, tied), np.concatenate([tied, self.union.clock.given])
+        items, removed = self.items(rng, tied), np.concatenate([tied, self.union.clock.given])
         count = self.left - len(items)
         if count < 0:
             return None
@@ -215,16 +215,19 @@ class FurtherItems(NamedTuple):
         if sought >= counts.untilted(chance, count, removed):
             return None
         others = counts.draw(rng, count, removed)
-        return np.concatenate([items, self._ids(others) if self.parts is None else others])
+        return np.concatenate([items, self.items_of(rng, others) if self.parts is None else others])
 
-    def _ids(self, rows: IntArray) -> IntArray:
-        return self.union.clock.index.kernel.catalogue_ids(rows)
-
-    def _items(self, rng: np.random.Generator, rows: IntArray) -> IntArray:
+    def items(self, rng: np.random.Generator, rows: IntArray) -> IntArray:
         """Return the items of rows, and further ones of given families."""
-        if self.parts is None or self.families is None:
-            return self._ids(rows)
-        return np.concatenate([self.families.further(rng, self.parts.log_rest), self.parts.items_of(rng, rows)])
+        if self.families is None or self.parts is None:
+            return self.items_of(rng, rows)
+        return np.concatenate([self.families.further(rng, self.parts.log_rest), self.items_of(rng, rows)])
+
+    def items_of(self, rng: np.random.Generator, rows: IntArray) -> IntArray:
+        """Return the items of rows: of families, some of each."""
+        if self.parts is None:
+            return self.union.clock.index.kernel.catalogue_ids(rows)
+        return self.parts.items_of(rng, rows)
 
 
 def shared_clock(ties: TiedMixture, c: int, kernel: LowRankKernel) -> EigenClock | None:

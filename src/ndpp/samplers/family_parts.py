@@ -9,11 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ndpp._compiled import njit
-from ndpp._types import AnyArray, ComplexArray, FloatArray, IntArray
-from ndpp.laws.patterns import Patterns, Touched, scaled
+from ndpp._types import AnyArray, BoolArray, ComplexArray, FloatArray, IntArray
+from ndpp.laws.patterns import LARGE, Patterns, Touched, scaled
 
 AT_ONCE = 8
 """Families whose factors are multiplied before the logarithm is taken."""
+HUGE = 1e100
+"""Of products above this, the logarithm is taken before they overflow."""
 
 
 class FamilyFactors(NamedTuple):
@@ -177,6 +179,125 @@ def _items_of(
                 count += 1
             coin += 1
     return found[:count]
+
+
+class FamilyTotals(NamedTuple):
+    """Numbers c_j of the items of families in each component, as if there were no ties: :class:`ndpp.linalg.chernoff.Totals`.
+
+    The items of one family come together, so that c_j varies more, and grows faster with a tilt, than that of independent items.
+    ``values`` (J, m) and ``odds`` (m, K) are those of the items that have a value, by family; the items of family g begin at ``first[g]``,
+    and ``rest`` (G, K) is log Π (1 + r) of its other items. ``state_odds`` (C, M) count ``factors`` (C,) times. ``plain`` are the sums of
+    log(1 + o), the means and the covariances without a tilt.
+    """
+
+    values: FloatArray
+    odds: FloatArray
+    first: IntArray
+    slots: IntArray
+    rest: FloatArray
+    state_odds: FloatArray
+    factors: FloatArray
+    plain: tuple[FloatArray, FloatArray, FloatArray]
+
+    @classmethod
+    def of(
+        cls, patterns: Patterns, state_odds: FloatArray, factors: FloatArray, values: FloatArray, without: BoolArray
+    ) -> FamilyTotals:
+        """Take items with these values (J, n), ``without`` some of them."""
+        valued = values.any(axis=0) & ~without
+        families = np.unique(patterns.families[valued])
+        place, items = patterns.items_of(families)
+        rest = np.zeros((len(families), patterns.odds.shape[1]))
+        others = ~(valued | without)[items]
+        np.add.at(rest, place[others], patterns.log_rest[items[others]])
+        place, items = place[valued[items]], items[valued[items]]
+        first = np.searchsorted(place, np.arange(len(families) + 1))
+        own = (
+            np.ascontiguousarray(values[:, items]), patterns.odds[items], first, patterns.slots[families], rest,
+            np.asarray(state_odds, np.float64), factors,
+        )  # fmt: skip
+        return cls(*own, _cumulants(np.zeros((len(factors), len(values))), np.arange(len(factors)), *own))
+
+    @property
+    def units(self) -> FloatArray:
+        """The largest value of each c_j."""
+        most = self.values.max(axis=1, initial=0.0)
+        return np.where(most > 0, most, 1.0)
+
+    def cumulants(self, theta: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return log E e^{θ·c}, means and covariances."""
+        logs, mean, covariance = (part[which] for part in self.plain)
+        if not theta.any():
+            return 0 * logs, mean, covariance
+        found = _cumulants(np.ascontiguousarray(theta), which, *self[:-1])
+        return found[0] - logs, *found[1:]
+
+
+@njit(error_model="numpy")
+def _cumulants(
+    theta: FloatArray, which: IntArray, values: FloatArray, odds: FloatArray, first: IntArray, slots: IntArray, rest: FloatArray,
+    state_odds: FloatArray, factors: FloatArray,
+) -> tuple[FloatArray, FloatArray, FloatArray]:  # fmt: skip
+    """Return Σ log(1 + o) over the families, and its derivatives: o = Σ_s a_s (Π_i (1 + e^{θ·c_i} r_is) − 1).
+
+    Products are kept in units of their own.
+    """
+    (J, n), K, n_states = values.shape, slots.shape[1], state_odds.shape[1]
+    logs, means, covariances = np.zeros(which.size), np.zeros((which.size, J)), np.zeros((which.size, J, J))
+    tilts, log_unit, product, weight = np.empty(n), np.empty(K), np.empty(K), np.empty(K)
+    small, large = np.exp(np.minimum(rest, LARGE)), np.maximum(rest - LARGE, 0.0)
+    slope, bend, mean, square = np.empty((K, J)), np.empty((K, J, J)), np.empty(J), np.empty((J, J))
+    for at in range(which.size):
+        c = which[at]
+        for i in range(n):
+            x = 0.0
+            for j in range(J):
+                x += theta[at, j] * values[j, i]
+            tilts[i] = math.exp(x)
+        for g in range(slots.shape[0]):
+            top, none = 0.0, 1.0
+            slope[:], bend[:] = 0.0, 0.0
+            for k in range(K):
+                weight[k] = 0.0
+                if slots[g, k] >= n_states:
+                    continue
+                weight[k] = factors[c] * state_odds[c, slots[g, k]]
+                none -= weight[k]
+                product[k], log_unit[k] = small[g, k], large[g, k]
+                for i in range(first[g], first[g + 1]):
+                    r = min(odds[i, k] * tilts[i], HUGE)
+                    p = r / (1 + r)
+                    product[k] *= 1 + r
+                    if product[k] > HUGE:
+                        log_unit[k] += math.log(product[k])
+                        product[k] = 1.0
+                    for j in range(J):
+                        slope[k, j] += p * values[j, i]
+                        for m in range(j + 1):
+                            bend[k, j, m] += p * (1 - p) * values[j, i] * values[m, i]
+                if weight[k] > 0:
+                    top = max(top, log_unit[k])
+            total = none * math.exp(-top) if top > 0 else none
+            mean[:], square[:] = 0.0, 0.0
+            for k in range(K):
+                if weight[k] > 0:
+                    share = weight[k] * product[k]
+                    if log_unit[k] < top:
+                        share *= math.exp(log_unit[k] - top)
+                    total += share
+                    for j in range(J):
+                        mean[j] += share * slope[k, j]
+                        for m in range(j + 1):
+                            square[j, m] += share * (bend[k, j, m] + slope[k, j] * slope[k, m])
+            logs[at] += top + math.log(total)
+            for j in range(J):
+                means[at, j] += mean[j] / total
+                for m in range(j + 1):
+                    covariances[at, j, m] += square[j, m] / total - mean[j] * mean[m] / total**2
+        for j in range(J):
+            for m in range(j):
+                covariances[at, m, j] = covariances[at, j, m]
+    return logs, means, covariances
 
 
 def products_at(patterns: Patterns, z: AnyArray) -> ComplexArray:

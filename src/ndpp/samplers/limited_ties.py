@@ -1,8 +1,8 @@
 """Limits on sets of mixtures with shared ties: tilts θ_c of all components, prepared once for all baskets (:mod:`.limits`).
 
-What given items leave of the bounds is rounded for θ_c, so that baskets share them. They are found as if items came independently, and so
-is a guess of A_c. Only components for which it matters are tilted, and the exact Z_c(θ_c), which takes O(n r²), is computed for no others:
-those that are proposed often without a tilt, unless enough proposals are accepted anyway.
+What given items leave of the bounds is rounded for θ_c, so that baskets share them. They are found as if items, or families of them, came
+independently, and so is a guess of A_c. Only components for which it matters are tilted, and the exact Z_c(θ_c), which takes O(n r²), is
+computed for no others: those that are proposed often without a tilt, unless enough proposals are accepted anyway.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy as np
 from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp.laws.limits import Limits
 from ndpp.laws.shared import SharedTies
-from ndpp.linalg.chernoff import Coins, chances_within, chernoff_tilts
+from ndpp.linalg.chernoff import Coins, Totals, chances_within, chernoff_tilts
 from ndpp.samplers import shared
-from ndpp.samplers.components import FurtherItems, Union
-from ndpp.samplers.family_parts import FamilyParts, GivenFamilies
+from ndpp.samplers.components import FurtherItems, Union, without
+from ndpp.samplers.family_parts import FamilyParts, FamilyTotals, GivenFamilies
 from ndpp.samplers.limited import LimitedSampler, towards
 from ndpp.samplers.shared import _log_posterior, store_of
 from ndpp.samplers.tilted import TiltedComponents
@@ -77,25 +77,32 @@ class Tilts:
     """The components of a mixture with shared ties, each tilted by its own θ_c, whatever is given.
 
     Items whose value alone is above a bound have a small factor rather than none, as they may be given; ``n_unfit`` are their means.
-    ``mean`` and ``variance`` are those of c_j without a tilt, and ``log_bound`` is about log E_c e^{θ_c·c(S)}, all as if items were
-    independent of each other, shapes (C, J) and (C,); ``reach`` (C, J) bounds c_j.
+    ``mean`` and ``variance`` are those of c_j without a tilt, and ``log_bound`` is about log E_c e^{θ_c·c(S)}, all as if there were no
+    ties, shapes (C, J) and (C,); ``reach`` (C, J) bounds c_j.
     """
 
     def __init__(self, store: shared.Store, aim: Limits) -> None:
         mixture, fitting = store.mixture, aim.fitting
         places = np.flatnonzero(aim.values.any(axis=0))
-        alone, _, added, _ = store.moments  # ties are taken to add the same to all items
-        p = (mixture.chances_alone(places) * (1 + added / alone.clip(1e-12))[:, None]).clip(0.0, 1.0)
+        alone, _, added, _ = store.moments
+        raised = 1 + added / alone.clip(1e-12)  # ties are taken to add the same to all items
+        fit, unfit = places[fitting[places]], places[~fitting[places]]
         self.values, self.unfit = aim.values, np.where(fitting, 0.0, UNFIT)
-        self.n_unfit = p[:, ~fitting[places]].sum(axis=1)
-        coins = Coins.of(p[:, fitting[places]], aim.values[:, places[fitting[places]]])
-        self.mean, self.variance = coins.moments()
-        self.theta, log_bound = chernoff_tilts(coins, aim.low, aim.high)
+        self.n_unfit = (mixture.chances_alone(unfit) * raised[:, None]).clip(0.0, 1.0).sum(axis=1)
+        law: Totals
+        if mixture.patterns is None:
+            law = Coins.of((mixture.chances_alone(fit) * raised[:, None]).clip(0.0, 1.0), aim.values[:, fit])
+        else:
+            law = FamilyTotals.of(mixture.patterns, mixture.odds, raised, aim.values, ~fitting)
+        nothing = np.zeros((len(raised), len(aim)))
+        _, self.mean, covariance = law.cumulants(nothing, np.arange(len(nothing)))
+        self.variance = np.einsum("cjj->cj", covariance)
+        self.theta, log_bound = chernoff_tilts(law, aim.low, aim.high, nothing)
         self.log_bound = log_bound + (self.theta * towards(self.theta, aim)).sum(axis=1) - self.n_unfit
         is_tilted = (self.theta != 0).any(axis=1) | (self.n_unfit > 0)
         self.components = TiltedComponents(mixture, self.log_factors, is_tilted, store.rows)
         self.reach = (mixture.masses() > 0).astype(np.float64) @ (aim.values * fitting).T
-        self.takes_long = len(p) * len(places) * mixture.base.rank**2 > LONG
+        self.takes_long = len(raised) * len(places) * mixture.base.rank**2 > LONG
 
     @property
     def n_bytes(self) -> int:
@@ -134,19 +141,20 @@ class Tilts:
 
 
 class Apart(NamedTuple):
-    """Further items of sets whose rows are items: R is drawn first, and T, which costs most, only if R leaves room within the limits."""
+    """Further items of sets: those of R are drawn first, and T, which costs most, only if they leave room within the limits."""
 
-    union: Union
+    drawer: FurtherItems
     values: FloatArray
     room: FloatArray
 
     def propose(self, rng: np.random.Generator) -> IntArray:
         """Return the further items, or too many of them."""
-        catalogue_ids, apart = self.union.clock.index.kernel.catalogue_ids, self.union.draw_apart(rng)
-        found = catalogue_ids(apart)
+        union = self.drawer.union
+        apart = union.draw_apart(rng)
+        found = self.drawer.items(rng, apart)
         if (self.values[:, found].sum(axis=1) > self.room).any():
             return found
-        return catalogue_ids(np.union1d(self.union.draw_tied(rng), apart))
+        return np.concatenate([found, self.drawer.items_of(rng, without(union.draw_tied(rng), apart))])
 
 
 class TiltedDrawers:
@@ -160,27 +168,23 @@ class TiltedDrawers:
     ) -> None:
         self.tilts, self.key, self.store, self.ids, self.is_tilted, self.room = tilts, key, store, ids, is_tilted, room
         self.others = shared.Begun(store, ids, None, np.zeros(len(is_tilted), np.int64))
-        self._made: dict[int, Apart | FurtherItems] = {}
+        self._made: dict[int, Apart] = {}
 
     def __reduce__(self) -> Any:
         return TiltedDrawers, (self.tilts, self.key, self.store, self.ids, self.is_tilted, self.room)
 
-    def __getitem__(self, c: int) -> Apart | FurtherItems:
+    def __getitem__(self, c: int) -> Apart:
         if c not in self._made:
-            self._made[c] = self._make(c)
+            self._made[c] = Apart(self._drawer(c), self.tilts.values, self.room)
         return self._made[c]
 
-    def _make(self, c: int) -> Apart | FurtherItems:
-        tilts, mixture, keep = self.tilts, self.store.mixture, self.store.unions.remember
+    def _drawer(self, c: int) -> FurtherItems:
         if not self.is_tilted[c]:
-            return (
-                self.others[c]
-                if mixture.patterns is not None
-                else Apart(self.others.given(c)[0], tilts.values, self.room)
-            )
+            return self.others[c]
+        tilts, mixture, keep = self.tilts, self.store.mixture, self.store.unions.remember
         union = keep((self.key, c), lambda: Union.prepare(tilts.components.single(c), 0, self.store.memory))
         if mixture.patterns is None:
-            return Apart(union.given(mixture.base.rows_of(self.ids)), tilts.values, self.room)
+            return FurtherItems(union.given(mixture.base.rows_of(self.ids)), None, _no_counts, 1.0, None, None)
         patterns = keep((self.key, c, "patterns"), lambda: tilts.components.patterns(c))
         parts = keep((self.key, c, "parts"), lambda: FamilyParts.of(patterns, mixture.odds[c]))
         families = GivenFamilies.of(patterns, patterns.touched_by(self.ids)).weighed(mixture.odds[c])

@@ -7,8 +7,8 @@ times e^{θ_c·c_i}, which is accepted if it keeps the limits, with probability 
     A_c = Z_c(θ_c) / Z_c · e^{−θ_c·b},        Z_c(θ) the weight of all sets of component c with these odds,
 
 a component and a set are accepted with probability ∝ w_c P_c(S), whatever the θ_c. A_c is Chernoff's bound of P_c(limits), so good θ_c
-minimise it; they are found as if items came independently (:mod:`ndpp.linalg.chernoff`). With θ_c = 0, A_c = 1: components that hardly
-matter stay so.
+minimise it; they are found as if items, or families of them, came independently (:mod:`ndpp.linalg.chernoff`). With θ_c = 0, A_c = 1:
+components that hardly matter stay so.
 P(limits) is the acceptance rate times Σ_c w_c A_c.
 
 Given items count, and change nothing else: Z_c(θ_c) is then the weight of the sets that contain them. θ_c aims at what they leave of the

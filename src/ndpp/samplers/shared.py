@@ -51,7 +51,7 @@ MOST_REMOVED = 64
 """Most items that are given or wanted for which there are bounds."""
 N_NODES = 64
 """Points of the circle by which numbers of up to a quarter as many items are told apart; more for more items."""
-FOR_ROWS = 0.25
+FOR_ROWS = 0.4
 """Part of the memory that is for rows of given items; the rest is for components and sizes."""
 FURTHER = 1.0, 2.0
 """If given families bring more than this part of the further items, components are tilted to a third of these, and to a third again."""
@@ -327,19 +327,21 @@ class Store:
         return found
 
     def bounds(self, left: int, n_given: int) -> FloatArray:
-        """Return a bound of P_c(|R ∖ T ∖ J| = m) of every component, for all m ≤ ``left``, sets T of up to ``left`` rows, and given rows J.
+        """Return a bound of P_c(|R ∖ T ∖ J| = m) of every component, for all T of t rows, m ≤ ``left`` − t, and given rows J.
 
         For every s ≤ 1, P(|R| = m) ≤ s^(−m) E s^|R| · max_m P_s(|R| = m), P_s with odds times s; and the largest probability of a sum of
         independent numbers X ≥ 0 is at most e^(−v) I₀(v), v = Σ P(X = 0) P(X = 1), as |E e^itX| ≤ exp(−P(X = 0) P(X = 1) (1 − cos t)).
         """
-        at = left + n_given
-        if at > MOST_REMOVED:
+        if left + n_given > MOST_REMOVED:
             return np.ones(len(self.mixture.weights))
-        out = np.zeros(len(self.mixture.weights))
-        for log_s, logs, least, minus, removed in self._tails:
-            variance = -(minus - removed[:, min(at, removed.shape[1] - 1)])
-            log_bound = logs - least[:, min(at, least.shape[1] - 1)] - left * log_s
-            out = np.minimum(out, log_bound.clip(max=0.0) + np.log(ive(0, variance.clip(0.0))))
+        out = np.full(len(self.mixture.weights), -np.inf)
+        for t in range(left + 1):
+            best = np.zeros(len(out))
+            for log_s, logs, least, minus, removed in self._tails:
+                variance = -(minus - removed[:, min(t + n_given, removed.shape[1] - 1)])
+                log_bound = logs - least[:, min(t + n_given, least.shape[1] - 1)] - (left - t) * log_s
+                best = np.minimum(best, log_bound.clip(max=0.0) + np.log(ive(0, variance.clip(0.0))))
+            out = np.maximum(out, best)
         return np.asarray(np.exp(out))
 
 

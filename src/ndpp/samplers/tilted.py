@@ -19,7 +19,7 @@ from ndpp.laws.patterns import Patterns, touch_weights
 from ndpp.laws.precision import say_precision
 from ndpp.laws.shared import MOST_LOG, SharedTies
 from ndpp.laws.tied import MOST_ODDS, TiedMixture
-from ndpp.linalg.scaling import EPS
+from ndpp.linalg.scaling import EPS, inverses
 from ndpp.samplers.exact.ladder import Cache, n_bytes_of
 
 UNSEEN = 0.03
@@ -33,7 +33,7 @@ class TiltedComponents:
 
     ``log_factors(which, items)`` are log s of some components and items, shape (components, items), or (components, 1) if they are the
     same for all items, and ``is_tilted`` tells which components have others than 0. Of the rows that sets touch, ``odds`` (C, rows) are
-    those under s_c, N, A (if it was computed) and ``errors`` as in :mod:`ndpp.laws.tied`, ``log_change`` is log Z_c(s_c) / Z_c, and
+    those under s_c, N, A (once, if it was computed) and ``errors`` as in :mod:`ndpp.laws.tied`, ``log_change`` is log Z_c(s_c) / Z_c, and
     ``log_totals`` (M + 1, C), for families, log Π (1 + s r) of their states. ``sides`` keeps what baskets share.
     """
 
@@ -96,23 +96,22 @@ class TiltedComponents:
         new, mixture, ties = which[~self.is_known[which]], self.mixture, self.mixture.touched
         if not len(new):
             return
-        factors, beyond = np.exp(self.log_factors(new, slice(None))), 0.0
+        factors, rows, beyond = np.exp(self.log_factors(new, slice(None))), ties.base.support, 0.0
+        items = np.arange(mixture.n_items) if factors.shape[1] == 1 else np.flatnonzero((factors != 1).any(axis=0))
         if mixture.patterns is None:
-            odds = np.minimum(mixture.odds[new] * factors, MOST_ODDS)
+            odds, changed = np.minimum(mixture.odds[new] * factors, MOST_ODDS), items
         else:
-            slots = mixture.patterns.slots
-            if factors.shape[1] == 1:  # the same for many components, too
-                some, own = np.unique(factors[:, 0], return_inverse=True)
-                self.log_totals[:-1, new] = mixture.patterns.log_totals_at(some)[:, own]
-            else:
-                self.log_totals[:-1, new] = mixture.patterns.log_totals_at(factors.T)
-            logs = touch_weights(self.log_totals[:, new][slots], mixture._by_state[:, new][slots])[0].T
-            odds = np.expm1(logs.clip(0.0, MOST_LOG))
-            beyond = (logs - np.log1p(odds)).sum(axis=1)
-        rows, before = ties.base.support, ties.tilted_odds(0.0, new)
-        changed = np.flatnonzero((odds[:, rows] != before).any(axis=0))
+            odds, changed = ties.odds[new], np.unique(mixture.patterns.families[items])
+            slots = mixture.patterns.slots[changed]
+            self.log_totals[:-1, new] = mixture.patterns.log_totals[:, None]
+            self.log_totals[slots[..., None], new] = self._log_totals(changed, factors)
+            logs = touch_weights(self.log_totals[slots[..., None], new], mixture._by_state[slots[..., None], new])[0].T
+            odds[:, changed] = np.expm1(logs.clip(0.0, MOST_LOG))
+            beyond = (logs - np.log1p(odds[:, changed])).sum(axis=1)
+        changed = np.flatnonzero(np.isin(rows, changed))
         if len(changed) <= FEW_ROWS * ties.base.rank:
-            found = _updated(ties, new, changed, before[:, changed], odds[:, rows[changed]])
+            before = ties.tilted_odds(0.0, new, changed)
+            found = _updated(ties, new, changed, before, odds[:, rows[changed]])
         else:
             state = TiedMixture(odds, ties.base, np.full(len(new), 1 / len(new)))._state
             found = state.N, state.log_z - ties.log_normalizers()[new], state.errors, state.A
@@ -121,6 +120,18 @@ class TiltedComponents:
             self.A.update(zip(new.tolist(), found[3]))
         self.log_change[new] = found[1] + beyond  # the same, if two threads do it
         self.is_known[new] = True
+
+    def _log_totals(self, families: IntArray, factors: FloatArray) -> FloatArray:
+        """Return log Π (1 + s r) of the states of some families, shape (families, K, components), 0 for slots without one."""
+        patterns = self.mixture.patterns
+        assert patterns is not None  # asked for families only
+        if factors.shape[1] == 1:  # the same for many components, too
+            some, own = np.unique(factors[:, 0], return_inverse=True)
+            found = np.vstack([patterns.log_totals_at(some), np.zeros((1, len(some)))])
+            return np.asarray(found[patterns.slots[families]][..., own])
+        place, items = patterns.items_of(families)
+        logs = np.log1p(patterns.odds[items][:, :, None] * factors.T[items][:, None])
+        return np.asarray(np.add.reduceat(logs, np.flatnonzero(np.diff(place, prepend=-1)), axis=0))
 
     def _within_rows(self, ids: IntArray, which: IntArray) -> tuple[IntArray, Any]:
         """Return the rows that given items touch, and log P_c(J ⊆ S | these rows are touched) of some components."""
@@ -144,7 +155,8 @@ class TiltedComponents:
         """Return the rows of component c under θ_c."""
         self._know(np.array([c]))
         made = TiedMixture(self.odds[[c]], self.mixture.touched.base, np.ones(1))
-        A = self.A[c][None] if c in self.A else None
+        A = self.A.pop(c, None)  # used once, by what draws from the component
+        A = None if A is None else A[None]
         state = self.N[[c]], np.zeros(1), self.errors[[c]], A  # nobody asks for its normalizer
         vars(made)["_state"] = type(self.mixture.touched._state)(*state)
         return made
@@ -216,17 +228,18 @@ def _updated(
     Q, N, A, errors = ties.base.q_rows(rows), ties._state.N[which], ties._state.A, ties._state.errors[which]
     change = (after - before) / ((1 + after) * (1 + before))
     m, r = Q.shape
-    added = (change @ (Q[:, :, None] * Q[:, None]).reshape(m, r * r)).reshape(len(N), r, r)
+    if m > r or A is not None:
+        added = (change @ (Q[:, :, None] * Q[:, None]).reshape(m, r * r)).reshape(len(N), r, r)
     if m <= r:
         left = Q @ N
         system = np.eye(m) + left @ (Q.T * change[:, None, :])
-        inverse = np.linalg.inv(system)
+        inverse, log_det = inverses(system)
         N = N - (N @ Q.T * change[:, None, :]) @ inverse @ left
     else:
         system = np.eye(r) + N @ added
-        inverse = np.linalg.inv(system)
+        inverse, log_det = inverses(system)
         N = inverse @ N
-    log_z = np.linalg.slogdet(system)[1] + (np.log1p(after) - np.log1p(before)).sum(axis=1)
+    log_z = log_det + (np.log1p(after) - np.log1p(before)).sum(axis=1)
     lost = np.einsum("cij,cji->c", np.abs(inverse), np.abs(system))
     errors = errors * (1 + np.abs(inverse).sum(axis=(1, 2))) + EPS * lost
     return N, log_z, errors, None if A is None else A[which] + added
