@@ -103,11 +103,11 @@ def check_law(entry: law_table.Entry, customers: Customers, history: list[list[i
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-9)  # counts are kept in single precision
 
 
-def customer_of(entry: law_table.Entry, history: list[list[int]]) -> Customers:
+def customer_of(entry: law_table.Entry, history: list[list[int]], habits: Habits = HABITS[0]) -> Customers:
     law = entry.law
     baskets = Baskets.from_lists(history, n_items=law.n_items, labels=None)
     named = Baskets(baskets.indptr, baskets.indices, law.n_items, law.labels)
-    return Customers(law, HABITS[0]).update(Orders(named, np.full(len(history), "ann")))
+    return Customers(law, habits).update(Orders(named, np.full(len(history), "ann")))
 
 
 @pytest.mark.parametrize("nonempty", [False, True], ids=["any", "nonempty"])
@@ -170,6 +170,34 @@ def test_own_missions_and_weekdays_are_weights_of_the_law() -> None:
     for one, name, held in zip(basket, ["ann", "bob"], [[3], [4]]):
         assert one is not None
         np.testing.assert_allclose(one.scores, customers.recommend(name, held, n=3).scores)
+
+
+@pytest.mark.parametrize("nonempty", [False, True], ids=["any", "nonempty"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.is_mixture], ids=str)
+def test_begun_baskets_are_continued_by_own_missions_and_habits(kind: Kind, nonempty: bool) -> None:
+    entry, history = entry_of(kind, nonempty), [[0, 2], [2], [1, 2, 4]]
+    customers = customer_of(entry, history, HABITS[0]._replace(mission_prior=3.0))
+    shares = plain_shares(Orders(Baskets.from_lists(history), np.full(3, "ann")), HABITS[0], "ann")
+    posterior = np.array([entry.law.responsibilities(basket, whole=True) for basket in history])
+    own = (0.8 ** np.array([2, 1, 0]) @ posterior + 3.0 * entry.law.weights) / (1 + 0.8 + 0.64 + 3.0)
+    names, baskets = ["ann", "bob", "ann"], Baskets.from_lists([[3], [3], [1, 5]], n_items=entry.truth.n_items)
+    for n in (2, 6):  # with few, the scores of other items are only bounded
+        many = customers.recommend_many(names, baskets, n=n, damping=0.0)
+        for name, held, found in zip(names, baskets.to_lists(), many):
+            weights, mine = (own, shares) if name == "ann" else (entry.law.weights, {})
+            joint = weights @ entry.truth.given_component
+            base = joint[entry.truth.containing(held)].sum()
+            expected = {
+                a: 1 - (1 - joint[entry.truth.containing([*held, a])].sum() / base) * (1 - mine.get(a, 0.0))
+                for a in range(entry.truth.n_items)
+                if a not in held
+            }
+            best = sorted(expected, key=lambda a: -expected[a])[:n]
+            one = customers.recommend(name, held, n=n, damping=0.0)
+            for each in (one, found):
+                assert each is not None
+                assert each.items.tolist() == best
+                np.testing.assert_allclose(each.scores, [expected[a] for a in best], rtol=1e-5)
 
 
 # ---- recommendations ------------------------------------------------------------------------------------------------
