@@ -25,11 +25,14 @@ from ndpp.customers import store as stores
 from ndpp.customers.habits import (
     CHANCES,
     CONTEXTS,
+    EVENNESS,
     LEAST_CUSTOMERS,
     MISSION_PRIORS,
+    SHARPER,
     Cases,
-    Chances,
     Habits,
+    Trial,
+    best_of,
     context_missions,
     fit_habits,
     is_gain,
@@ -46,12 +49,10 @@ from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.law import Law
 
 USUAL, NO_HABITS = Habits(), Habits(strength=0.0)
-MOST_CUSTOMERS = 4_000
-"""Customers on whose last baskets habits are fitted, and others on whom they are tried."""
+MOST_CUSTOMERS, MOST_ORDERS = 4_000, 60_000
+"""Customers on whose last baskets habits are fitted, and others on whom they are tried; fewer if these have more orders."""
 MOST_BASKETS = 20_000
 """Baskets whose missions are looked at to see whether weekdays or seasons matter."""
-SHARPER = [(share, strength) for share in (1.0, 0.25) for strength in (0.0, 0.7, 0.8, 0.9)]
-"""Parts of the prior and least strengths that are tried for better lists."""
 NOBODY = Layers(Store.blank(np.empty(0, "S1")), Store.blank(np.empty(0, "S1")))
 BLOCK = 1024
 """Customers for whom recommendations are made at a time, fewer if there are many items."""
@@ -140,92 +141,72 @@ class Customers:
             return replace(made, report={"fitted": False})._with(Store.blank(ids), trips)
         shuffled = np.random.default_rng(random_state).permutation(again)
         n = min(max(1, round(validation_fraction * len(again))), len(again) - 1)
-        return made._fitted(trips, *(np.sort(part[:MOST_CUSTOMERS]) for part in (shuffled[:n], shuffled[n:])))._with(
-            Store.blank(ids), trips
-        )
+        parts, n_of = [part[:MOST_CUSTOMERS] for part in (shuffled[:n], shuffled[n:])], np.bincount(trips.who)
+        parts = [np.sort(part[: max(1, np.searchsorted(np.cumsum(n_of[part]), MOST_ORDERS))]) for part in parts]
+        return made._fitted(trips, *parts)._with(Store.blank(ids), trips)
 
     def _fitted(self, trips: Trips, *halves: IntArray) -> Customers:
         """Return customers with habits that suit the first of them; what the others gain is reported."""
+        plain, has_missions = self.plain, len(self.plain.weights) > 1
+        inclusions = self._inclusions.astype(np.float32) if has_missions else np.empty((0, 0), np.float32)
         parts = [Cases.of(trips, half) for half in halves]
-        made = self._changed(habits=fit_habits(parts[0], self._popularity, times=trips.times is not None))
-        report: dict[str, Any] = {"fitted": True, "customers": [len(half) for half in halves]}
-        plain = chances = [made._chances_of(part) for part in parts]
-        if len(self.plain.weights) > 1:
-            made, chances = made._with_missions(parts, plain, report)
-        made = made._with_sharper(parts, chances, report)
-        report["gain"] = float((parts[1].whole(made.habits, chances[1]) - parts[1].whole(NO_HABITS, plain[1])).mean())
-        report["recall@10"] = [
-            float(parts[1].by_customer(parts[1].listed(*known)[0]).mean())
-            for known in ((made.habits, chances[1]), (NO_HABITS, plain[1]))
+        trials = [Trial(part, self._popularity, inclusions, plain.weights.astype(np.float32)) for part in parts]
+        clocks = [
+            fit_habits(parts[0], self._popularity, by_time)
+            for by_time in (False, True)[: 1 + (trips.times is not None)]
         ]
-        return made._changed(report=report)
-
-    def _chances_of(self, part: Cases, weights: FloatArray | None = None) -> Chances:
-        """Return what the law says in each case, with its own or these mission weights."""
-        p = self._popularity
-        return part.chances(
-            lambda some: (
-                np.tile(p, (some.stop - some.start, 1)) if weights is None else weights[some] @ self._inclusions
-            )
-        )
-
-    def _with_missions(
-        self, parts: Sequence[Cases], plain: list[Chances], report: dict[str, Any]
-    ) -> tuple[Customers, list[Chances]]:
-        """Return the customers with own missions, and missions of weekdays and seasons, where these gain; and chances with own ones."""
-        made, habits, weights, kept = self, self.habits, self.plain.weights, plain
-        before = [(part.whole(habits, p), part.listed(habits, p)[0]) for part, p in zip(parts, plain)]
-
-        def tried(name: str, found: Sequence[Chances]) -> bool:
-            """Report what mission weights gain, and return whether they do."""
-            changes = [
-                (part.by_customer(part.whole(habits, p) - old), part.by_customer(part.listed(habits, p)[0] - recall))
-                for part, p, (old, recall) in zip(parts, found, before)
-            ]
-            is_kept = is_gain(*(change for change, _ in changes)) and not any(is_loss(recall) for _, recall in changes)
-            gain, recall = (float(change.mean()) for change in changes[1])
-            report[name] = {"gain": gain, "recall@10": recall, "kept": is_kept}
-            return is_kept
-
-        own = [(part.own_missions(habits, self._posterior), part.mass(habits)) for part in parts]
-        unit = float(habits.counted(parts[0].trips.baskets.sizes).mean())
-        mixed = {
-            prior: [
-                self._chances_of(part, (sums + prior * unit * weights) / (mass + prior * unit)[:, None])
-                for part, (sums, mass) in zip(parts, own)
-            ]
-            for prior in MISSION_PRIORS
-        }
-        best = max(mixed, key=lambda prior: parts[0].whole(habits, mixed[prior][0]).mean())
-        if tried("own missions", mixed[best]):
-            made, kept = made._changed(habits=habits._replace(mission_prior=best * unit)), mixed[best]
-        if parts[0].trips.times is not None:
-            earlier = np.setdiff1d(np.arange(len(parts[0].trips.who)), parts[0].target)[:MOST_BASKETS]
-            seen = parts[0].trips.take(earlier)
-            posterior = self._posterior(seen.baskets)
-            for name in CONTEXTS:
-                ratios = context_missions(seen, name, posterior, weights)
-                words = [CALENDAR[name](np.asarray(part.last.times)).tolist() for part in parts]
-                rows = [np.array([weights * ratios.get(word, 1.0) for word in mine]) for mine in words]
-                if tried(
-                    name, [self._chances_of(part, w / w.sum(axis=1, keepdims=True)) for part, w in zip(parts, rows)]
-                ):
-                    made = made._changed(contexts={**made.contexts, name: ratios})
-        return made, kept
-
-    def _with_sharper(self, parts: Sequence[Cases], chances: Sequence[Chances], report: dict[str, Any]) -> Customers:
-        """Return the customers with a smaller prior or a larger strength, if the lists of next baskets are better with it."""
-        habits = self.habits
+        clocks.sort(key=lambda habits: -trials[0].scores(habits)[1].mean())
+        sizes = parts[0].trips.baskets.sizes
+        even = {(own, gamma, clock.by_time): clock.even(gamma, sizes, own) for own in (None, MISSION_PRIORS[0])[: 1 + has_missions]
+                for clock in clocks for gamma in EVENNESS}  # fmt: skip
+        if has_missions:
+            for trial in trials:
+                trial.learn([way for (own, *_), way in even.items() if own is not None], self._posterior)
+        habits = best_of(trials, list(even.values()))
+        if habits.mission_prior is not None:
+            unit = habits.mission_prior / MISSION_PRIORS[0]
+            habits = best_of(trials, [habits._replace(mission_prior=prior * unit) for prior in MISSION_PRIORS])
         ways = [
             habits._replace(prior=share * habits.prior, strength=max(least, habits.strength))
             for share, least in SHARPER
         ]
-        scores = [[part.by_customer(sum(part.listed(way, p))) for way in ways] for part, p in zip(parts, chances)]
-        best = int(np.argmax([one.mean() for one in scores[0]]))
-        gains = [each[best] - each[0] for each in scores]
-        is_kept = is_gain(*gains)
-        report["sharper"] = {"recall@10 + NDCG@10": float(gains[1].mean()), "kept": is_kept}
-        return self._changed(habits=ways[best]) if is_kept else self
+        habits = best_of(trials, ways)
+        report: dict[str, Any] = {"fitted": True, "customers": [len(half) for half in halves]}
+        contexts = self._contexts(trials, habits._replace(mission_prior=None), report) if has_missions else {}
+        if has_missions:
+            without = trials[1].scores(habits._replace(mission_prior=None))
+            gains = [float((new - old).mean()) for new, old in zip(trials[1].scores(habits), without)]
+            report["own missions"] = {
+                "gain": gains[1],
+                "recall@10 + NDCG@10": gains[0],
+                "kept": habits.mission_prior is not None,
+            }
+        report["gain"] = float((trials[1].scores(habits)[1] - trials[1].scores(NO_HABITS)[1]).mean())
+        report["recall@10"] = [float(trials[1].recall(way).mean()) for way in (habits, NO_HABITS)]
+        return self._changed(habits=habits, contexts=contexts, report=report)
+
+    def _contexts(self, trials: Sequence[Trial], habits: Habits, report: dict[str, Any]) -> dict[str, Any]:
+        """Return how frequent each mission is on weekdays and in seasons, where this gains."""
+        kept, weights, cases = {}, self.plain.weights, trials[0].cases
+        if cases.trips.times is not None:
+            seen = cases.trips.take(np.setdiff1d(np.arange(len(cases.trips.who)), cases.target)[:MOST_BASKETS])
+            posterior = self._posterior(seen.baskets)
+            for name in CONTEXTS:
+                ratios, changes = context_missions(seen, name, posterior, weights), []
+                for trial in trials:
+                    words = CALENDAR[name](np.asarray(trial.cases.last.times)).tolist()
+                    rows = np.array([weights * ratios.get(word, 1.0) for word in words])
+                    found = trial.scores(habits, trial.chances_at(rows / rows.sum(axis=1, keepdims=True)))
+                    changes.append([new - old for new, old in zip(found, trial.scores(habits))])
+                (lists, likely), (others, likely_there) = changes
+                is_kept = is_gain(likely, likely_there) and not (is_loss(lists) or is_loss(others))
+                report[name] = {
+                    "gain": float(likely_there.mean()),
+                    "recall@10 + NDCG@10": float(others.mean()),
+                    "kept": is_kept,
+                }
+                kept |= {name: ratios} if is_kept else {}
+        return kept
 
     # -- one customer --------------------------------------------------------------------------------------------------------
 
