@@ -130,7 +130,7 @@ NOTE = (
 AGAIN = (
     "This is a second look at the test customers of complete journey. At the first, `ndpp.Customers` was behind TIFU-KNN (recall@10 0.227 "
     "against 0.240), its settings having been chosen on one last basket of half of the customers. What replaced it was chosen on training "
-    "baskets alone."
+    "baskets, and tried on the validation customers before this comparison."
 )
 
 # -- ours --------------------------------------------------------------------------------------------------------------------
