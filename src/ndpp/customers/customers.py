@@ -187,7 +187,8 @@ class Customers:
 
     def _contexts(self, trials: Sequence[Trial], habits: Habits, report: dict[str, Any]) -> dict[str, Any]:
         """Return how frequent each mission is on weekdays and in seasons, where this gains."""
-        kept, weights, cases = {}, self.plain.weights, trials[0].cases
+        kept: dict[str, Any] = {}
+        weights, cases = self.plain.weights, trials[0].cases
         if cases.trips.times is not None:
             seen = cases.trips.take(np.setdiff1d(np.arange(len(cases.trips.who)), cases.target)[:MOST_BASKETS])
             posterior = self._posterior(seen.baskets)

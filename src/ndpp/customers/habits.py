@@ -161,7 +161,7 @@ class Cases:
 
     def mass(self, habits: Habits) -> FloatArray:
         """Return Σ_t u_t of each case."""
-        return np.bincount(self.case, self.weights(habits), len(self.target))
+        return np.asarray(np.bincount(self.case, self.weights(habits), len(self.target)), np.float64)
 
     def shares(self, habits: Habits) -> FloatArray:
         """Return α h of each pair."""
@@ -276,8 +276,8 @@ class Trial:
 
     cases: Cases
     popularity: FloatArray
-    inclusions: FloatArray
-    weights: FloatArray
+    inclusions: AnyArray
+    weights: AnyArray
     sums: dict[tuple[bool, float], FloatArray] = field(default_factory=dict)
     found: dict[tuple[bool, float, float | None], Chances] = field(default_factory=dict)
 
@@ -313,7 +313,8 @@ class Trial:
     def scores(self, habits: Habits, chances: Chances | None = None) -> tuple[FloatArray, FloatArray]:
         """Return recall@10 + NDCG@10 and the log-likelihood, means over the cases of each customer."""
         cases, chances = self.cases, self.chances(habits) if chances is None else chances
-        return cases.by_customer(sum(cases.listed(habits, chances))), cases.by_customer(cases.whole(habits, chances))
+        recall, ndcg = cases.listed(habits, chances)
+        return cases.by_customer(recall + ndcg), cases.by_customer(cases.whole(habits, chances))
 
 
 def best_of(trials: Sequence[Trial], ways: Sequence[Habits]) -> Habits:

@@ -213,7 +213,9 @@ def added(
     pairs, place = np.unique(keys, return_inverse=True)
     counts = np.bincount(place, np.concatenate([store.counts * fade[store.owners], weights[lines]]), len(pairs))
     missions = store.missions * fade[:, None] if posterior is not None else np.zeros((n, 0))
-    for start in range(0, len(who) if posterior is not None else 0, BLOCK):
+    for start in range(0, len(who), BLOCK):
+        if posterior is None:
+            break
         part = slice(start, start + BLOCK)
         rows = posterior(trips.baskets[part])
         missions = missions if missions.shape[1] else np.zeros((n, rows.shape[1]))
@@ -229,7 +231,7 @@ def added(
     )  # fmt: skip
 
 
-def by_customer(who: IntArray, weights: FloatArray) -> Any:
+def by_customer(who: IntArray, weights: AnyArray) -> Any:
     """Return the matrix that adds up rows of baskets, times their weights, for each of the customers 0, 1, …"""
     return sparse.csr_array((weights, (who, np.arange(len(who)))), shape=(int(who.max(initial=-1)) + 1, len(who)))
 
