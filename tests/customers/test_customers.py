@@ -18,13 +18,14 @@ from law_table import BASES, KIND, KINDS, Kind
 from ndpp import Baskets, Customers, Mixture, recommend
 from ndpp.baskets.orders import Orders
 from ndpp.customers import Habits
-from ndpp.customers.store import Layers, Store
+from ndpp.customers.habits import Cases
+from ndpp.customers.store import Layers, Store, Trips
 from ndpp.errors import BusyFileError, DataWarning, InvalidInputError, ModelFileError
 
 DAY = np.timedelta64(86400, "s")
 START = np.datetime64("2026-01-05", "s")  # a Monday
-HABITS = [Habits(0.8, False, 2.0, 0.7), Habits(0.8, True, 2.0, 0.7)]
-both_decays = pytest.mark.parametrize("habits", HABITS, ids=["by basket", "by time"])
+HABITS = [Habits(0.8, False, 2.0, 0.7), Habits(0.8, True, 2.0, 0.7), Habits(0.8, False, 2.0, 0.7, evenness=0.5)]
+both_decays = pytest.mark.parametrize("habits", HABITS, ids=["by basket", "by time", "evenly"])
 
 
 def shop(n_items: int = 8, n_components: int = 3, seed: int = 0) -> Mixture:
@@ -60,6 +61,7 @@ def plain_shares(orders: Orders, habits: Habits, customer: str, now: Any = None)
         weight = habits.decay ** (
             (now - orders.times[i]) / DAY / 7 if habits.by_time and orders.times is not None else age
         )
+        weight *= len(orders.baskets[i]) ** -habits.evenness
         mass += weight
         for a in orders.baskets[i].tolist():
             counts[a] = counts.get(a, 0.0) + weight
@@ -103,11 +105,11 @@ def check_law(entry: law_table.Entry, customers: Customers, history: list[list[i
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-9)  # counts are kept in single precision
 
 
-def customer_of(entry: law_table.Entry, history: list[list[int]]) -> Customers:
+def customer_of(entry: law_table.Entry, history: list[list[int]], habits: Habits = HABITS[0]) -> Customers:
     law = entry.law
     baskets = Baskets.from_lists(history, n_items=law.n_items, labels=None)
     named = Baskets(baskets.indptr, baskets.indices, law.n_items, law.labels)
-    return Customers(law, HABITS[0]).update(Orders(named, np.full(len(history), "ann")))
+    return Customers(law, habits).update(Orders(named, np.full(len(history), "ann")))
 
 
 @pytest.mark.parametrize("nonempty", [False, True], ids=["any", "nonempty"])
@@ -170,6 +172,34 @@ def test_own_missions_and_weekdays_are_weights_of_the_law() -> None:
     for one, name, held in zip(basket, ["ann", "bob"], [[3], [4]]):
         assert one is not None
         np.testing.assert_allclose(one.scores, customers.recommend(name, held, n=3).scores)
+
+
+@pytest.mark.parametrize("nonempty", [False, True], ids=["any", "nonempty"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.is_mixture], ids=str)
+def test_begun_baskets_are_continued_by_own_missions_and_habits(kind: Kind, nonempty: bool) -> None:
+    entry, history = entry_of(kind, nonempty), [[0, 2], [2], [1, 2, 4]]
+    customers = customer_of(entry, history, HABITS[0]._replace(mission_prior=3.0))
+    shares = plain_shares(Orders(Baskets.from_lists(history), np.full(3, "ann")), HABITS[0], "ann")
+    posterior = np.array([entry.law.responsibilities(basket, whole=True) for basket in history])
+    own = (0.8 ** np.array([2, 1, 0]) @ posterior + 3.0 * entry.law.weights) / (1 + 0.8 + 0.64 + 3.0)
+    names, baskets = ["ann", "bob", "ann"], Baskets.from_lists([[3], [3], [1, 5]], n_items=entry.truth.n_items)
+    for n in (2, 6):  # with few, the scores of other items are only bounded
+        many = customers.recommend_many(names, baskets, n=n, damping=0.0)
+        for name, held, found in zip(names, baskets.to_lists(), many):
+            weights, mine = (own, shares) if name == "ann" else (entry.law.weights, {})
+            joint = weights @ entry.truth.given_component
+            base = joint[entry.truth.containing(held)].sum()
+            expected = {
+                a: 1 - (1 - joint[entry.truth.containing([*held, a])].sum() / base) * (1 - mine.get(a, 0.0))
+                for a in range(entry.truth.n_items)
+                if a not in held
+            }
+            best = sorted(expected, key=lambda a: -expected[a])[:n]
+            one = customers.recommend(name, held, n=n, damping=0.0)
+            for each in (one, found):
+                assert each is not None
+                assert each.items.tolist() == best
+                np.testing.assert_allclose(each.scores, [expected[a] for a in best], rtol=1e-5)
 
 
 # ---- recommendations ------------------------------------------------------------------------------------------------
@@ -502,6 +532,69 @@ def test_fit_prefers_the_right_clock() -> None:
             sets.append([a for a in likes[int(is_new)] if rng.random() < 0.8] or [int(likes[0][0])])
     orders = Orders(Baskets.from_lists(sets, labels=law.labels), np.array(who), np.array(when))
     assert Customers.fit(law, orders).habits.by_time
+
+
+def test_each_target_is_foretold_from_the_baskets_before_it() -> None:
+    sets = [[0, 1], [1], [1, 2, 3, 4], [0], [2], [3], [4]]  # five of ann, two of bob
+    trips = Trips(np.array([0] * 5 + [1] * 2), Baskets.from_lists(sets), None)
+    cases, habits = Cases.of(trips, np.array([0, 1])), Habits(0.5, False, 1.0, 1.0, evenness=0.5)
+    assert [trips.baskets[i].tolist() for i in cases.target] == [[1, 2, 3, 4], [0], [2], [4]]
+    found = dict(zip(zip(cases.owners.tolist(), cases.items.tolist()), cases.shares(habits).tolist()))
+    ages = {0: [(0, 2**-0.5 / 2), (1, 2**-0.5 / 2 + 1)], 1: [(0, 2**-0.5 / 4), (1, 2**-0.5 / 4 + 0.5 + 0.5)]}
+    for case, expected in ages.items():
+        mass = [2**-0.5 / 2 + 1, 2**-0.5 / 4 + 0.5 + 0.5][case] + 1.0
+        for item, count in expected:
+            assert found[case, item] == pytest.approx(count / mass)
+    assert {item for case, item in found if case == 3} == {3}
+    plain = cases.chances(lambda part: np.tile([0.5, 0.4, 0.3, 0.2, 0.1], (part.stop - part.start, 1)))
+    recall, ndcg = cases.listed(habits, plain)
+    assert recall.tolist() == [1.0] * 4  # of five items all are listed
+    assert ndcg[3] == pytest.approx(1 / np.log2(6))  # 3, 0, 1, 2, 4
+    by_hand = sum(np.log([0.5, 0.6, 0.7, 1 - 0.6, 0.1]))  # bob: α h of item 3 is 1/2
+    assert cases.whole(habits, plain)[3] == pytest.approx(by_hand)
+
+
+def test_small_baskets_count_for_more_where_they_tell_more() -> None:
+    """Customers buy a few favourites one or two at a time, and now and then fifteen things that they will not buy again."""
+    n_items, rng = 150, np.random.default_rng(0)
+    law = Mixture.tied(np.full((1, n_items), 0.02), np.full((n_items, 1), 1e-3), [[1.0]], [1.0],
+                       labels=[f"item {a}" for a in range(n_items)]).without_empty()  # fmt: skip
+    who, sets = [], []
+    for u in range(200):
+        favourites = rng.choice(n_items, 5, replace=False)
+        for _ in range(6):
+            is_large = rng.random() < 0.4
+            who.append(f"c{u}")
+            sets.append(
+                rng.choice(n_items, 15, replace=False) if is_large else rng.choice(favourites, 2, replace=False)
+            )
+    orders = Orders(Baskets.from_lists(sets, labels=law.labels), np.array(who))
+    fitted = Customers.fit(law, orders)
+    assert fitted.habits.evenness > 0
+    assert f"evenness {fitted.habits.evenness:.3g}" in repr(fitted)
+    same = Cases.of(Trips.of(orders)[1], np.arange(200))
+    plain = same.chances(lambda part: np.tile(law.inclusion_probabilities(), (part.stop - part.start, 1)))
+    lists, likely = (
+        [measure(habits) for habits in (fitted.habits, fitted.habits._replace(evenness=0.0))]
+        for measure in (
+            lambda habits: same.listed(habits, plain)[1].mean(), lambda habits: same.whole(habits, plain).mean(),
+        )
+    )  # fmt: skip
+    assert lists[0] > lists[1] + 0.02
+    assert likely[0] > likely[1] + 0.02
+
+
+def test_files_of_before_evenness_are_read(tmp_path: Path) -> None:
+    law, path = shop(), tmp_path / "shop.customers"
+    customers = Customers(law, HABITS[0]).update(orders_of(law))
+    customers.save(path)
+    whole = path.read_bytes()
+    old = whole.replace(b"null, 1.0, 0.0]", b"null, 1.0     ]")
+    assert old != whole
+    path.write_bytes(old)
+    found = Customers.load(path, law)
+    assert found.habits == HABITS[0]
+    assert_same(found, customers, ["c1", "c2"])
 
 
 def test_own_missions_are_kept_where_they_gain() -> None:

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from ndpp import Mixture
-from ndpp.inference.ranking import Ranking
 from ndpp_experiments import next_basket, next_basket_rivals
-from ndpp_experiments.next_basket import Personal, sequence_orders, synthetic_orders, with_habits
+from ndpp_experiments.next_basket import Personal, sequence_orders, synthetic_orders
 from ndpp_experiments.next_basket_rivals import Histories, best_ids, measured, tuned
 
 # The last basket of each is to be predicted, but not that of "short".
@@ -82,44 +81,15 @@ def test_up_cf_by_hand(histories):
     assert whole / whole[2] == pytest.approx([0, 0, 1, 0.5], abs=1e-6)  # only cem is like cem
 
 
-def test_own_missions_and_habits_by_hand(histories):
+def test_ours_are_the_lists_of_customers(histories):
     law = Mixture.tied(
-        np.array([[4.0, 1.0, 0.25, 0.25], [0.25, 0.25, 1.0, 4.0]]), np.eye(4), np.zeros((4, 4)), [0.5, 0.5]
-    )
-    shop, cem = Personal(law, histories), np.array([2])
-    settings = {"decay": 0.5, "prior": 1.0, "strength": 0.6, "fast": 0.0, "loyalty": 0.0}
-    habit = shop.habits(cem, **settings)[0]
-    assert habit == pytest.approx([0, 0, 0.6 * 1.5 / 2.5, 0.6 * 1 / 2.5])
-    fast = shop.habits(cem, **{**settings, "fast": 0.25})[0]
-    assert fast[2] == pytest.approx(0.6 * (0.75 * 1.5 / 2.5 + 0.25 * (1 + 0.5**4) / (1 + 0.5**4 + 1)))
-    # Of baskets after which another is known, 2 have item 0 and it comes again in 2, and so on.
-    mean = 4 / 5
-    assert shop.repeats == pytest.approx((np.array([2, 1, 1, 0]) + 20 * mean) / (np.array([2, 2, 1, 0]) + 20) / mean)
-    loyal = shop.habits(cem, **{**settings, "loyalty": 0.5})[0]
-    assert loyal == pytest.approx(habit * shop.repeats**0.5)
-    posterior = np.stack([law.responsibilities(basket, whole=True) for basket in ([2], [2, 3])])
-    weights = (0.9 * posterior[0] + posterior[1] + 3 * law.weights) / (1.9 + 3)
-    p = weights @ law.component_inclusions()
-    assert shop.scores(histories, cem, missions=3.0, mission_decay=0.9, **settings)[0] == pytest.approx(
-        1 - (1 - p) * (1 - habit), rel=1e-5
-    )
-    p = law.inclusion_probabilities()
-    assert shop.scores(histories, cem, missions=None, mission_decay=0.9, **settings)[0] == pytest.approx(
-        1 - (1 - p) * (1 - habit), rel=1e-5
-    )
-
-
-def test_completions_with_habits_are_those_of_the_tilted_law():
-    law = Mixture.tied(np.array([[1.0, 0.5, 0.2], [0.3, 0.6, 2.0]]), np.eye(3), np.diag([0.5, 0.2, 0.1]), [0.3, 0.7])
-    p, habits = law.inclusion_probabilities(), np.array([[0.0, 0.8, 0.5]])
-    new = 1 - (1 - p) * (1 - 0.6 * habits[0])
-    factors = new * (1 - p) / (p * (1 - new))
-    for item, factor in enumerate(factors):  # the factor of an item alone makes its probability the wanted one
-        alone = law.tilt({item: factor}).inclusion_probabilities()
-        assert alone[item] == pytest.approx(new[item])
-    found = with_habits(Ranking.COMPLETION, Ranking.COMPLETION.scores(law, [0])[None], p, 0.6 * habits)
-    expected = Ranking.COMPLETION.scores(law.tilt(factors), [0])
-    assert found[0, 1:] == pytest.approx(expected[1:])
+        np.array([[4.0, 1.0, 0.25, 0.25], [0.25, 0.25, 1.0, 4.0]]), np.eye(4), np.zeros((4, 4)), [0.5, 0.5],
+        labels=[str(a) for a in range(4)],
+    )  # fmt: skip
+    shop = Personal(law, histories)
+    for user, name in enumerate(["ann", "bob", "cem"]):
+        found = best_ids(shop.scores(histories, np.array([user])), 4)[0]
+        assert found.tolist() == shop.customers.next_basket(name, n=4).items.tolist()
 
 
 def test_the_search_finds_the_best_of_a_grid(histories):
@@ -139,5 +109,5 @@ def test_the_quick_run_knows_habits():
     ours, crowd = at[next_basket.OURS, "all items"], at["bestsellers", "all items"]
     assert ours.recall_10 > crowd.recall_10 + 2 * crowd.ahead_error
     assert crowd.ahead_by == pytest.approx(ours.recall_10 - crowd.recall_10)
-    assert len(result.tables[""]) == 7 * len(next_basket.LISTS)
+    assert len(result.tables[""]) == 6 * len(next_basket.LISTS)
     assert all(row.personal > row.plain for row in result.tables["within"])

@@ -23,17 +23,20 @@ from ndpp.baskets.lines import Long
 from ndpp.baskets.orders import CALENDAR, Orders, moment
 from ndpp.customers import store as stores
 from ndpp.customers.habits import (
+    CHANCES,
     CONTEXTS,
+    EVENNESS,
     LEAST_CUSTOMERS,
     MISSION_PRIORS,
-    MOST_BASKETS,
+    SHARPER,
     Cases,
     Habits,
+    Trial,
+    best_of,
     context_missions,
     fit_habits,
     is_gain,
     is_loss,
-    own_missions,
     ranked,
     without_own,
 )
@@ -41,20 +44,20 @@ from ndpp.customers.store import NEVER, WEEK, Layers, Store, Trips, encoded
 from ndpp.errors import DataWarning, InvalidInputError
 from ndpp.inference.ranking import DAMPING, ZERO_CHANCE, Rule, rounded
 from ndpp.inference.recommendation import Recommendation, Recommendations
-from ndpp.inference.scores import scores_of_one, scores_or_nan
+from ndpp.inference.scores import Best, scores_of_one, scores_or_nan
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.law import Law
 
-USUAL = Habits()
-MOST_CUSTOMERS = 10_000
-"""Customers on whom habits are fitted, and others on whom they are tried."""
+USUAL, NO_HABITS = Habits(), Habits(strength=0.0)
+MOST_CUSTOMERS, MOST_ORDERS = 4_000, 60_000
+"""Customers on whose last baskets habits are fitted, and others on whom they are tried; fewer if these have more orders."""
+MOST_BASKETS = 20_000
+"""Baskets whose missions are looked at to see whether weekdays or seasons matter."""
 NOBODY = Layers(Store.blank(np.empty(0, "S1")), Store.blank(np.empty(0, "S1")))
 BLOCK = 1024
-"""Customers for whom recommendations are made at a time, and fewer if"""
+"""Customers for whom recommendations are made at a time, fewer if there are many items."""
 LARGEST = np.log(1e9)
 """Of the logarithms of factors."""
-CHANCES = 2**22
-"""this many chances are computed for them (32 MB)."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -100,11 +103,11 @@ class Customers:
         time: str | None = "time",
         basket: str = "basket",
         item: str = "item",
-        validation_fraction: float = 0.5,
+        validation_fraction: float = 0.8,
         random_state: Any = 0,
         **how: Any,
     ) -> Customers:
-        """Return the customers of these orders, with decay and strength fitted on the last baskets of some of them.
+        """Return the customers of these orders, with decay and strength fitted on the last three baskets of most of them.
 
         Parameters
         ----------
@@ -138,57 +141,73 @@ class Customers:
             return replace(made, report={"fitted": False})._with(Store.blank(ids), trips)
         shuffled = np.random.default_rng(random_state).permutation(again)
         n = min(max(1, round(validation_fraction * len(again))), len(again) - 1)
-        return made._fitted(trips, *(np.sort(part[:MOST_CUSTOMERS]) for part in (shuffled[:n], shuffled[n:])))._with(
-            Store.blank(ids), trips
-        )
+        parts, n_of = [part[:MOST_CUSTOMERS] for part in (shuffled[:n], shuffled[n:])], np.bincount(trips.who)
+        parts = [np.sort(part[: max(1, np.searchsorted(np.cumsum(n_of[part]), MOST_ORDERS))]) for part in parts]
+        return made._fitted(trips, *parts)._with(Store.blank(ids), trips)
 
     def _fitted(self, trips: Trips, *halves: IntArray) -> Customers:
-        """Return customers with habits that suit the first half; what the other gains is reported."""
-        p, (validation, others) = self._popularity, [Cases.of(trips, half) for half in halves]
-        habits = fit_habits(validation, p, times=trips.times is not None)
-        damped = habits._replace(damping=DAMPING)
-        if is_gain(*(cases.recall(damped, p) - cases.recall(habits, p) for cases in (validation, others))):
-            habits = damped
-        report: dict[str, Any] = {"fitted": True, "customers": [len(validation), len(others)]}
-        report["gain"] = float(others.gains(habits, p).mean())
-        report["recall@10"] = [
-            float(others.recall(given, p).mean()) for given in (habits, habits._replace(strength=0.0, damping=0.0))
+        """Return customers with habits that suit the first of them; what the others gain is reported."""
+        plain, has_missions = self.plain, len(self.plain.weights) > 1
+        inclusions = self._inclusions.astype(np.float32) if has_missions else np.empty((0, 0), np.float32)
+        parts = [Cases.of(trips, half) for half in halves]
+        trials = [Trial(part, self._popularity, inclusions, plain.weights.astype(np.float32)) for part in parts]
+        clocks = [
+            fit_habits(parts[0], self._popularity, by_time)
+            for by_time in (False, True)[: 1 + (trips.times is not None)]
         ]
-        made = self._changed(habits=habits)
-        if len(self.plain.weights) > 1:
-            made = made._with_missions([Cases.of(trips, half, MOST_BASKETS) for half in halves], report)
-        return made._changed(report=report)
+        clocks.sort(key=lambda habits: -trials[0].scores(habits)[1].mean())
+        sizes = parts[0].trips.baskets.sizes
+        even = {(own, gamma, clock.by_time): clock.even(gamma, sizes, own) for own in (None, MISSION_PRIORS[0])[: 1 + has_missions]
+                for clock in clocks for gamma in EVENNESS}  # fmt: skip
+        if has_missions:
+            for trial in trials:
+                trial.learn([way for (own, *_), way in even.items() if own is not None], self._posterior)
+        habits = best_of(trials, list(even.values()))
+        if habits.mission_prior is not None:
+            unit = habits.mission_prior / MISSION_PRIORS[0]
+            habits = best_of(trials, [habits._replace(mission_prior=prior * unit) for prior in MISSION_PRIORS])
+        ways = [
+            habits._replace(prior=share * habits.prior, strength=max(least, habits.strength))
+            for share, least in SHARPER
+        ]
+        habits = best_of(trials, ways)
+        report: dict[str, Any] = {"fitted": True, "customers": [len(half) for half in halves]}
+        contexts = self._contexts(trials, habits._replace(mission_prior=None), report) if has_missions else {}
+        if has_missions:
+            without = trials[1].scores(habits._replace(mission_prior=None))
+            gains = [float((new - old).mean()) for new, old in zip(trials[1].scores(habits), without)]
+            report["own missions"] = {
+                "gain": gains[1],
+                "recall@10 + NDCG@10": gains[0],
+                "kept": habits.mission_prior is not None,
+            }
+        report["gain"] = float((trials[1].scores(habits)[1] - trials[1].scores(NO_HABITS)[1]).mean())
+        report["recall@10"] = [float(trials[1].recall(way).mean()) for way in (habits, NO_HABITS)]
+        return self._changed(habits=habits, contexts=contexts, report=report)
 
-    def _with_missions(self, parts: Sequence[Cases], report: dict[str, Any]) -> Customers:
-        """Return the customers with own missions, and with missions of weekdays and seasons, where these gain."""
-        made, weights, posteriors = self, self.plain.weights, [self._posterior(part.before.baskets) for part in parts]
-        plain = [np.tile(self._popularity, (len(part), 1)) for part in parts]
-        scores = [(part.whole(self.habits, p), part.recall(self.habits, p)) for part, p in zip(parts, plain)]
-
-        def tried(name: str, mixed: Sequence[FloatArray]) -> tuple[bool, float]:
-            """Report what mission weights gain, and return whether they do, and how much on the validation customers."""
-            chances = [w / w.sum(axis=1, keepdims=True) @ self._inclusions for w in mixed]
-            found = [part.whole(self.habits, p) - old for part, p, (old, _) in zip(parts, chances, scores)]
-            hits = [part.recall(self.habits, p) - old for part, p, (_, old) in zip(parts, chances, scores)]
-            kept = is_gain(*found) and not any(is_loss(each) for each in hits)
-            report[name] = {"gain": float(found[1].mean()), "recall@10": float(hits[1].mean()), "kept": kept}
-            return kept, float(found[0].mean())
-
-        best = (False, -np.inf), 0.0
-        for prior in MISSION_PRIORS:
-            mixed = [own_missions(part, self.habits, found, weights, prior) for part, found in zip(parts, posteriors)]
-            best = max(best, (tried("own missions", mixed), prior))
-        tried(
-            "own missions", [own_missions(part, self.habits, x, weights, best[1]) for part, x in zip(parts, posteriors)]
-        )
-        if best[0][0]:
-            made = made._changed(habits=self.habits._replace(mission_prior=best[1]))
-        for name in CONTEXTS if parts[0].last.times is not None else ():
-            ratios = context_missions(parts[0].before, name, posteriors[0], weights)
-            words = [CALENDAR[name](np.asarray(part.last.times)).tolist() for part in parts]
-            if tried(name, [np.array([weights * ratios.get(word, 1.0) for word in own]) for own in words])[0]:
-                made = made._changed(contexts={**made.contexts, name: ratios})
-        return made
+    def _contexts(self, trials: Sequence[Trial], habits: Habits, report: dict[str, Any]) -> dict[str, Any]:
+        """Return how frequent each mission is on weekdays and in seasons, where this gains."""
+        kept: dict[str, Any] = {}
+        weights, cases = self.plain.weights, trials[0].cases
+        if cases.trips.times is not None:
+            seen = cases.trips.take(np.setdiff1d(np.arange(len(cases.trips.who)), cases.target)[:MOST_BASKETS])
+            posterior = self._posterior(seen.baskets)
+            for name in CONTEXTS:
+                ratios, changes = context_missions(seen, name, posterior, weights), []
+                for trial in trials:
+                    words = CALENDAR[name](np.asarray(trial.cases.last.times)).tolist()
+                    rows = np.array([weights * ratios.get(word, 1.0) for word in words])
+                    found = trial.scores(habits, trial.chances_at(rows / rows.sum(axis=1, keepdims=True)))
+                    changes.append([new - old for new, old in zip(found, trial.scores(habits))])
+                (lists, likely), (others, likely_there) = changes
+                is_kept = is_gain(likely, likely_there) and not (is_loss(lists) or is_loss(others))
+                report[name] = {
+                    "gain": float(likely_there.mean()),
+                    "recall@10 + NDCG@10": float(others.mean()),
+                    "kept": is_kept,
+                }
+                kept |= {name: ratios} if is_kept else {}
+        return kept
 
     # -- one customer --------------------------------------------------------------------------------------------------------
 
@@ -250,11 +269,12 @@ class Customers:
         ids, rule = check_items(basket, plain, "basket"), Rule.of(plain, n=n, popularity=self._popularity, **options)
         if rule.ranking.is_whole:
             return rule.best(scores_of_one(self._law(own, time), ids, whole=True), ids)
-        chances = self._chances(own, time)[0].copy()
-        if len(ids):
-            chances = scores_of_one(self._mission_law(self._weights(own, time)), ids, whole=False)
-        self._raise(chances[None], own, time)
-        return rule.best(chances, ids)
+        (found,) = self._lists(rule, own, time, plain.one_basket(ids) if len(ids) else None)
+        if found is None:
+            found = rule.best(
+                scores_of_one(self._mission_law(self._weights(own, time)), ids, whole=False), ids
+            )  # raises
+        return found
 
     def bought(self, customers: Sequence[Any] = (), *, history: Any = None) -> list[dict[int, float]]:
         """Return how often each customer, or the one with this history, buys their own items, by id: the decayed share of their baskets."""
@@ -288,26 +308,12 @@ class Customers:
         if rule.ranking.is_whole:
             raise InvalidInputError("must be continuation or lift for many customers", argument="ranking")
 
-        same_missions = not self.habits.mission_prior and (time is None or not self.contexts)
-        is_sparse = baskets is None and same_missions and rule.caps is None
+        is_sparse = baskets is None and rule.caps is None and self._weights(self._state(ids[:0]), time) is None
         step = BLOCK if is_sparse else max(1, min(BLOCK, CHANCES // plain.n_items))
 
         def block(start: int) -> list[Recommendation | None]:
-            own = self._state(ids[start : start + step])
-            if is_sparse:
-                return self._best_sparse(rule, own, time)
-            weights = self._weights(own, time)
-            if baskets is None:
-                chances = np.array(np.broadcast_to(self._chances(own, time), (len(own.mass), plain.n_items)))
-                held = [np.empty(0, np.int64)] * len(chances)
-            else:
-                begun = baskets[start : start + step]
-                held, single = list(begun), [] if weights is None else [begun[i : i + 1] for i in range(len(begun))]
-                chances = scores_or_nan(plain, begun, whole=False) if weights is None else np.concatenate(
-                    [scores_or_nan(self._mission_law(w[None]), one, whole=False) for w, one in zip(weights, single)]
-                )  # fmt: skip
-            self._raise(chances, own, time)
-            return [None if np.isnan(row[0]) else rule.best(row, items) for row, items in zip(chances, held)]
+            part = slice(start, start + step)
+            return self._lists(rule, self._state(ids[part]), time, None if baskets is None else baskets[part])
 
         starts = range(0, len(ids), step)
         if n_jobs == 1:
@@ -316,6 +322,23 @@ class Customers:
             with ThreadPoolExecutor(n_jobs) as pool:
                 found = list(pool.map(block, starts))
         return Recommendations([one for part in found for one in part], [str(one) for one in customers])
+
+    def _lists(self, rule: Rule, own: Store, time: Any, baskets: Baskets | None) -> list[Recommendation | None]:
+        """Return the best items for each customer, whose baskets have begun or not; None for baskets of probability zero."""
+        weights, n, n_items = self._weights(own, time), len(own.mass), self.plain.n_items
+        if baskets is None and weights is None and rule.caps is None:
+            return self._best_sparse(rule, own, time)
+        if baskets is None:
+            chances = np.array(
+                np.broadcast_to(self._popularity if weights is None else weights @ self._inclusions, (n, n_items))
+            )
+        else:  # beside the best, the chances of own items matter
+            wanted = np.split(own.items, own.indptr[1:-1])
+            best = None if rule.caps is not None else Best(rule.n, rule.allowed, rule.unit, wanted)
+            chances = scores_or_nan(self.plain, baskets, whole=False, best=best, weights=weights)
+        self._raise(chances, own, time)
+        held = [np.empty(0, np.int64)] * n if baskets is None else list(baskets)
+        return [None if np.isnan(row[0]) else rule.best(row, items) for row, items in zip(chances, held)]
 
     def _best_sparse(self, rule: Rule, own: Store, time: Any) -> list[Recommendation | None]:
         """Return the best items of each customer from the customer's own items and the best of all, without a table of all items."""
@@ -357,6 +380,7 @@ class Customers:
         habits = self.habits
         text = f"<Customers: {many(len(self), 'customer')} over {many(self.plain.n_items, 'item')}; decay {habits.decay:.3g} per "
         text += f"{'week' if habits.by_time else 'basket'}, prior {habits.prior:.3g}, strength {habits.strength:.3g}"
+        text += f", evenness {habits.evenness:.3g}" * (habits.evenness > 0)
         text += "".join(f", own {name}" for name in (["missions"] if habits.mission_prior else []))
         text += "".join(f", by {name}" for name in self.contexts)
         if "recall@10" in self.report:
@@ -518,8 +542,8 @@ class Customers:
         return self._changed(layers=layers, clock=max(self.clock, int(trips.seconds().max())))
 
     def _added(self, state: Store, trips: Trips) -> Store:
-        posterior = self._posterior(trips.baskets) if self.habits.mission_prior else np.zeros((len(trips.who), 0))
-        return stores.added(state, trips, self.habits.decay, self.habits.by_time, posterior)
+        habits, posterior = self.habits, self._posterior if self.habits.mission_prior else None
+        return stores.added(state, trips, habits.decay, habits.by_time, habits.counted(trips.baskets.sizes), posterior)
 
     def _posterior(self, baskets: Baskets) -> FloatArray:
         """Return P(component | basket) of each basket."""

@@ -11,12 +11,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
+from scipy import sparse
 
 from ndpp._atomic import one_writer, replacing
 from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray
@@ -32,7 +33,7 @@ LONGEST = 256
 REMEMBERED = 4
 """Orders without times that are recognised if they come again, the last ones of each customer."""
 BLOCK = 1024
-"""Customers that are in memory at a time while a file is written."""
+"""Customers that are in memory at a time while a file is written, and orders whose missions are."""
 NEVER = np.iinfo(np.int64).min
 WEEK = 7 * 86400
 BITS = 4
@@ -192,32 +193,47 @@ class Layers:
         )
 
 
-def added(store: Store, trips: Trips, decay: float, by_time: bool, posterior: FloatArray) -> Store:
-    """Return the store after orders of each of its customers, none of which is counted yet."""
+def added(
+    store: Store, trips: Trips, decay: float, by_time: bool, counted: AnyArray, posterior: Callable[[Baskets], FloatArray] | None
+) -> Store:  # fmt: skip
+    """Return the store after orders of each of its customers, none of which is in it yet.
+
+    ``counted`` is for how many baskets each order counts when it is new; ``posterior`` returns P(component | basket), if missions are kept.
+    """
     who, times, lines = trips.who, trips.seconds(), np.repeat(np.arange(len(trips.who)), trips.baskets.sizes)
-    n_new = np.bincount(who, minlength=len(store.mass))
+    n, n_new = len(store.mass), np.bincount(who, minlength=len(store.mass))
     left = np.cumsum(n_new)[who] - 1 - np.arange(len(who))  # orders of the same customer that follow
     last = store.last.copy()
     np.maximum.at(last, who, times)
     since = last - np.where(store.last == NEVER, last, store.last)
     ages, passed = ((last[who] - times) / WEEK, since / WEEK) if by_time else (left, n_new)
-    weights, fade = (np.asarray(decay**exponent, np.float64) for exponent in (ages, passed))
+    weights, fade = counted * decay**ages, np.asarray(decay**passed, np.float64)
     n_items = max(trips.baskets.n_items, int(store.items.max(initial=-1)) + 1)
     keys = np.concatenate([store.owners * n_items + store.items, who[lines] * n_items + trips.baskets.indices])
     pairs, place = np.unique(keys, return_inverse=True)
     counts = np.bincount(place, np.concatenate([store.counts * fade[store.owners], weights[lines]]), len(pairs))
-    missions = np.zeros((len(fade), posterior.shape[1]))
-    np.add.at(missions, who, weights[:, None] * posterior)
-    if store.missions.shape[1] and posterior.shape[1]:
-        missions += store.missions * fade[:, None]
+    missions = store.missions * fade[:, None] if posterior is not None else np.zeros((n, 0))
+    for start in range(0, len(who), BLOCK):
+        if posterior is None:
+            break
+        part = slice(start, start + BLOCK)
+        rows = posterior(trips.baskets[part])
+        missions = missions if missions.shape[1] else np.zeros((n, rows.shape[1]))
+        own = slice(who[part][0], who[part][-1] + 1)
+        missions[own] += by_customer(who[part] - who[start], weights[part]) @ rows
     recent = left < REMEMBERED if trips.times is None else times == last[who]
     seen = np.where((last > store.last) | (trips.times is None), np.uint64(0), store.seen)
     np.bitwise_or.at(seen, who[recent], marks(trips.baskets[recent]))
     return Store(
-        store.ids, np.searchsorted(pairs, np.arange(len(fade) + 1) * n_items), (pairs % n_items).astype(np.int32),
-        counts.astype(np.float32), (store.mass * fade + np.bincount(who, weights, len(fade))).astype(np.float32), last, seen,
+        store.ids, np.searchsorted(pairs, np.arange(n + 1) * n_items), (pairs % n_items).astype(np.int32),
+        counts.astype(np.float32), (store.mass * fade + np.bincount(who, weights, n)).astype(np.float32), last, seen,
         missions.astype(np.float32),
     )  # fmt: skip
+
+
+def by_customer(who: IntArray, weights: AnyArray) -> Any:
+    """Return the matrix that adds up rows of baskets, times their weights, for each of the customers 0, 1, …"""
+    return sparse.csr_array((weights, (who, np.arange(len(who)))), shape=(int(who.max(initial=-1)) + 1, len(who)))
 
 
 def marks(baskets: Baskets) -> AnyArray:

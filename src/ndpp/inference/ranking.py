@@ -19,7 +19,7 @@ from ndpp._validation import check_choice, check_count, check_items
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.inference.recommendation import Caps, PerCategory, Recommendation, Recommendations
-from ndpp.inference.scores import scores_of_each, scores_of_one, scores_or_nan
+from ndpp.inference.scores import Best, scores_of_each, scores_of_one, scores_or_nan
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit
 
@@ -150,7 +150,7 @@ class Rule(NamedTuple):
         found: list[Recommendation | None] = []
         step, best = (
             max(1, SCORES // max(1, self.law.n_items)),
-            None if self.caps else (self.n, self.allowed, self.unit),
+            None if self.caps else Best(self.n, self.allowed, self.unit),
         )
         for start in range(0, len(baskets), step):
             part = baskets[start : start + step]

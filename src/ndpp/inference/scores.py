@@ -6,10 +6,11 @@ kernels, is scored by careful routines, which warn if rounding matters.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import singledispatch
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
@@ -28,8 +29,14 @@ from ndpp.laws.shared import SharedTies
 from ndpp.linalg.scaling import EPS, ROUNDING
 from ndpp.linalg.schur import Remainder, eliminate
 
-Best: TypeAlias = tuple[int, BoolArray, FloatArray]
-"""How many of the best items matter, which items may be among them, and the units of their scores."""
+
+class Best(NamedTuple):
+    """How many of the best items matter, which may be among them, the units of their scores, and which of each basket matter besides."""
+
+    n: int
+    allowed: BoolArray
+    unit: FloatArray
+    wanted: Sequence[IntArray] | None = None
 
 
 class Gains(NamedTuple):
@@ -188,46 +195,60 @@ def scores_of_one(law: Law, basket: Items, *, whole: bool) -> FloatArray:
     return next_item_scores(law, basket) if whole else continuation_scores(law, basket)
 
 
-def scores_or_nan(law: Law, baskets: Baskets, *, whole: bool = True, best: Best | None = None) -> FloatArray:
+def scores_or_nan(
+    law: Law, baskets: Baskets, *, whole: bool = True, best: Best | None = None, weights: FloatArray | None = None
+) -> FloatArray:
     """Return the scores of each basket, shape (len(baskets), n_items); NaN for baskets that never occur.
 
-    Where only the ``best`` so many of some items matter, in these units, those of others may be 0.
+    Where only the ``best`` so many of some items matter, in these units, those of others may be 0. ``weights`` are those of the components
+    for each begun basket, shape (len(baskets), C), where they are not those of the law.
     """
     if baskets.n_items != law.n_items:
         raise InvalidInputError(
             f"baskets and kernel must share one catalogue; the kernel has {law.n_items} items, "
             f"the baskets have {baskets.n_items}. Give the baskets n_items= or the kernel's labels."
         )
-    out = _at_once(law, baskets, whole, best)
+    free = None if weights is None else weights / law.kept
+    out = _at_once(law, baskets, whole, best, free)
     if law.nonempty and not whole:
-        out[baskets.sizes == 0] *= law._free_weights.sum()  # P(S ≠ ∅) becomes one
+        blank = baskets.sizes == 0
+        out[blank] *= (
+            law._free_weights.sum() if free is None else free[blank].sum(axis=1, keepdims=True)
+        )  # P(S ≠ ∅) becomes one
     for i in np.flatnonzero(np.isnan(out[:, 0])):
         with suppress(ZeroProbabilityError):
-            out[i] = scores_of_one(law, baskets[i], whole=whole)
+            own = law if weights is None else law._leaving_out(weights[i], law.nonempty)
+            out[i] = scores_of_one(own, baskets[i], whole=whole)
     return out
 
 
 @singledispatch
-def _at_once(law: Law, baskets: Baskets, whole: bool, best: Best | None) -> FloatArray:
-    """Return the scores of baskets in products that they share, NaN for baskets that never occur or to which rounding matters."""
+def _at_once(law: Law, baskets: Baskets, whole: bool, best: Best | None, weights: FloatArray | None) -> FloatArray:
+    """Return the scores of baskets in products that they share, NaN for baskets that never occur or to which rounding matters.
+
+    ``weights`` are w_c / P_c(S ≠ ∅) where they differ between baskets.
+    """
     return np.full((len(baskets), law.n_items), np.nan)
 
 
 @_at_once.register
-def _(kernel: LowRankKernel, baskets: Baskets, whole: bool, best: Best | None) -> FloatArray:
+def _(
+    kernel: LowRankKernel, baskets: Baskets, whole: bool, best: Best | None, weights: FloatArray | None
+) -> FloatArray:
     out, is_scored = scores(kernel.form if whole else kernel.marginal_form, baskets)
     out[~is_scored] = np.nan
     return out
 
 
 @_at_once.register
-def _(mixture: SharedTies, baskets: Baskets, whole: bool, best: Best | None) -> FloatArray:
+def _(mixture: SharedTies, baskets: Baskets, whole: bool, best: Best | None, weights: FloatArray | None) -> FloatArray:
     if whole:
         return _popularity_times_ties(mixture, baskets)
     out = np.empty((len(baskets), mixture.n_items))
     for part in parts(mixture, baskets):
-        begun = Begun(mixture, baskets[part])
-        out[part] = begun.scores() if best is None else begun.best(*best)
+        begun = Begun(mixture, baskets[part], None if weights is None else weights[part])
+        wanted = None if best is None or best.wanted is None else [best.wanted[i] for i in part]
+        out[part] = begun.scores() if best is None else begun.best(best.n, best.allowed, best.unit, wanted)
     return out
 
 

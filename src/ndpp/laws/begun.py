@@ -17,7 +17,7 @@ and replaces the bound of the others by the second part, components of large pos
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
@@ -139,9 +139,10 @@ class Begun:
     """Baskets J over the catalogue of a mixture, one or many. ``posterior`` is P(c | J), zero for all components where J never occurs.
 
     ``log_mass`` is log P_c(J ⊆ S), and ``wrong`` bounds the relative error that rounding causes in the scores of each basket.
+    ``weights`` are w_c / P_c(S ≠ ∅) if they differ between baskets, shape (len(baskets), C).
     """
 
-    def __init__(self, mixture: SharedTies, baskets: Baskets) -> None:
+    def __init__(self, mixture: SharedTies, baskets: Baskets, weights: FloatArray | None = None) -> None:
         self.mixture, self.baskets = mixture, baskets
         self.ties = mixture.touched
         tied, log_within = mixture.touched_rows(baskets)
@@ -163,7 +164,9 @@ class Begun:
             contained, errors[i], inverses = started(forms, self.odds[:, places], noise)
             log_mass[i] += contained
             self.inverses.append(inverses)
-        self.posterior, self.wrong = posteriors(log_mass + mixture._log_weights, errors)
+        with np.errstate(divide="ignore"):
+            prior = mixture._log_weights if weights is None else np.log(weights)
+        self.posterior, self.wrong = posteriors(log_mass + prior, errors)
         self.log_mass = np.where(errors < np.inf, log_mass, -np.inf)
 
     @cached_property
@@ -228,8 +231,13 @@ class Begun:
         out[self._settled[:2]] = True
         return out
 
-    def best(self, n: int, allowed: BoolArray, unit: FloatArray) -> FloatArray:
-        """Return :meth:`scores` of the allowed items that may be among the ``n`` best in these units, 0 for all others."""
+    def best(
+        self, n: int, allowed: BoolArray, unit: FloatArray, wanted: Sequence[IntArray] | None = None
+    ) -> FloatArray:
+        """Return :meth:`scores` of the allowed items that may be among the ``n`` best in these units, 0 for all others.
+
+        Those of the items that are ``wanted`` of each basket are given in any case.
+        """
         first, settled, mixture = self._first_parts(), self._is_settled(), self.mixture
         first[:, ~allowed] = 0.0
         known, unit = settled & allowed, np.broadcast_to(unit, allowed.shape)
@@ -238,7 +246,8 @@ class Begun:
         for i, row in enumerate(out):
             correction = self._correction(i, unit[allowed])
             top = np.argpartition(first[i] / unit, -n)[-n:]
-            new = top[allowed[top] & ~settled[i, top]]
+            new = top if wanted is None else np.union1d(top, wanted[i])
+            new = new[allowed[new] & ~settled[i, new]]
             row[new] = first[i, new] - correction.of(new)
             least = (row[top] / unit[top]).min() * unit * (1 - EQUAL)
             able = allowed & ~settled[i] & (bounds[i] >= least)
