@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import figures_compare
+import figures_completions
 import figures_evaluation
 import figures_gpu
 import figures_learning
@@ -309,6 +310,9 @@ def pages(root: Path = ROOT) -> dict[str, str]:
     texts["docs/limits.md"] = figures_shop.limits(
         *results.tables("limits", "limits-methods"), results.read("results/limits.json")
     )
+    texts["docs/limits.md"]["begun"] = figures_completions.limits(results.read("benchmarks/results/limits.json"))
+    completions = results.read("benchmarks/results/completions.json")
+    texts["docs/serving.md"] = {"completions": figures_completions.completions(completions)}
     texts["docs/fitting.md"] = figures_learning.parts(learning, summary["records"])
     texts["docs/scale.md"] = figures_scale.parts(scale)
     texts |= {"docs/gpu.md": figures_gpu.parts(gpu), "docs/gpu-internals.md": figures_gpu.internals(gpu, counters)}

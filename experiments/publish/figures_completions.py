@@ -1,0 +1,64 @@
+"""Completions by learned mixtures, for ``docs/serving.md``, and under limits, for ``docs/limits.md``.
+
+From ``benchmarks/results``: ``completions.json`` (``bench_completions.py``) and ``limits.json`` (``bench_limits.py MODEL --general``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from units import duration
+
+from ndpp_experiments.record import markdown_table, on_machine
+
+Record = dict[str, Any]
+TITLES = {"uk_retail": "UK Retail", "foodcom": "Food.com"}
+
+
+def _milliseconds(value: float) -> str:
+    return duration(value / 1e3)
+
+
+def completions(found: Record) -> str:
+    """Return times of completions by each model, and what memory they take."""
+    parts = []
+    for name, own in found["completions"].items():
+        run = own["runs"][0]
+        lines = []
+        for given in (1, 2, 3):
+            cells = [run[f"warm_{size}_given_{given}_ms"] for size in ("any", "8")]
+            lines.append([str(given), *(_milliseconds(cell[which]) for cell in cells for which in ("median", "p99"))])
+        header = ["given items", "any size, median", "p99", "to eight items, median", "p99"]
+        about = (
+            f"The default model of {TITLES[name]}, a new basket each time, CPU time of one core. The first completion after loading takes "
+            f"{duration(run['cold_any_s'])} (any size) or {duration(run['cold_8_s'])} (to eight items)"
+        )
+        if "command_cpu_s" in run:
+            about += (
+                f"; `ndpp complete` completes {run['command_baskets']:,} baskets in {duration(run['command_cpu_s'])}"
+            )
+        parts += [f"{about}. {on_machine(own['machine'])}.", markdown_table(header, lines)]
+    for name, own in found.get("memory", {}).items():
+        parts.append(
+            f"While {own['different_baskets']:,} different baskets of {TITLES[name]} were completed, what is kept of components grew to "
+            f"{own['kept_mb']:,.0f} MB of the {own['bound_mb']:,.0f} MB that are allowed, and the process by {own['grown_mb']:,.0f} MB."
+        )
+    return "\n\n".join(parts) + "\n"
+
+
+def limits(found: Record) -> str:
+    """Return times of begun baskets under limits."""
+    parts = []
+    for name, own in found["general"].items():
+        run = own["runs"][0]
+        lines = [
+            [
+                row["name"], f"{row['probability']:.2g}", f"{row['accepted']:.2g}", duration(row["prepared_s"]),
+                _milliseconds(row["sample_ms"]), _milliseconds(row["warm_ms"]["median"]),
+            ]
+            for row in run["limits"]
+        ]  # fmt: skip
+        header = ["limits", "P(limits)", "accepted", "prepared in", "a sample", "a begun basket, median"]
+        about = f"The default model of {TITLES[name]}, {run['components']} components; CPU time. {on_machine(own['machine'])}."
+        parts += [about, markdown_table(header, lines)]
+    return "\n\n".join(parts) + "\n"
