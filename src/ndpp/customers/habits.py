@@ -28,7 +28,7 @@ from ndpp.customers.store import BLOCK, WEEK, Trips
 LEAST_CUSTOMERS = 20
 """With fewer customers who came again, habits are not fitted."""
 TARGETS = 3
-"""Last baskets of each customer that are to be foretold from those before each of them."""
+"""Last baskets of each customer that are predicted from those before each of them."""
 LISTED = 10
 """Items of the lists by which settings are compared."""
 CHANCES = 2**22
@@ -134,7 +134,7 @@ class Cases:
 
     @cached_property
     def last(self) -> Trips:
-        """The baskets that are to be foretold."""
+        """The baskets that are predicted."""
         return self.trips.take(self.target)
 
     @cached_property
