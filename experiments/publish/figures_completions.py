@@ -5,6 +5,7 @@ From ``benchmarks/results``: ``completions.json`` (``bench_completions.py``) and
 
 from __future__ import annotations
 
+from statistics import median
 from typing import Any
 
 from units import duration
@@ -42,6 +43,14 @@ def completions(found: Record) -> str:
         parts.append(
             f"While {own['different_baskets']:,} different baskets of {TITLES[name]} were completed, what is kept of components grew to "
             f"{own['kept_mb']:,.0f} MB of the {own['bound_mb']:,.0f} MB that are allowed, and the process by {own['grown_mb']:,.0f} MB."
+        )
+    for name, own in found.get("everyday", {}).items():
+        calls, asked = own["sample_to_8_s"], own["api_to_8_s"]
+        parts.append(
+            f"A new server of {TITLES[name]} answers `/health` after {duration(own['health_s'])} and is ready after "
+            f"{duration(own['ready_s'])}; the first {len(asked)} different baskets are then completed to eight items in "
+            f"{duration(median(asked))} (median), {duration(max(asked))} at most. In Python, `law.sample(1, given=…, size=8)` takes "
+            f"{duration(calls[0])} the first time and {duration(median(calls))} (median) after that."
         )
     return "\n\n".join(parts) + "\n"
 
