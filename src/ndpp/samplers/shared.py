@@ -51,7 +51,7 @@ MOST_REMOVED = 64
 """Most items that are given or wanted for which there are bounds."""
 N_NODES = 64
 """Points of the circle by which numbers of up to a quarter as many items are told apart; more for more items."""
-FOR_ROWS = 0.4
+FOR_ROWS = 0.125
 """Part of the memory that is for rows of given items; the rest is for components and sizes."""
 FURTHER = 1.0, 2.0
 """If given families bring more than this part of the further items, components are tilted to a third of these, and to a third again."""
