@@ -44,6 +44,15 @@ def completions(found: Record) -> str:
             f"While {own['different_baskets']:,} different baskets of {TITLES[name]} were completed, what is kept of components grew to "
             f"{own['kept_mb']:,.0f} MB of the {own['bound_mb']:,.0f} MB that are allowed, and the process by {own['grown_mb']:,.0f} MB."
         )
+    if runs := found.get("flat", {}).get("runs"):
+        sizes, whole, eight = (
+            ", ".join(show(run[key]) for run in runs)
+            for key, show in (("n_items", "{:,}".format), ("warm_any_ms", _milliseconds), ("warm_8_ms", _milliseconds))
+        )
+        parts.append(
+            f"The number of items hardly matters: with {sizes} items at equal rank, a completion takes {whole} (any size) or {eight} (to "
+            f"eight items), where memory is enough for all {runs[0]['components']} components."
+        )
     for name, own in found.get("everyday", {}).items():
         calls, asked = own["sample_to_8_s"], own["api_to_8_s"]
         parts.append(
