@@ -282,14 +282,15 @@ def pages(root: Path = ROOT) -> dict[str, str]:
     learning, scale, gpu, counters = (
         results.read(f"benchmarks/results/{name}.json") for name in ("learning", "scale", "gpu", "gpu_counters")
     )
-    summary, quality, peers, alike, begun = (
-        results.read(f"results/{name}.json") for name in ("summary", "quality", "peers", "lookalike", "begun_baskets")
+    quality, peers, alike, begun = (
+        results.read(f"results/{name}.json") for name in ("quality", "peers", "lookalike", "begun_baskets")
     )
+    records = quality["records"]
     texts["docs/compare.md"] = compared = figures_compare.parts(figures_compare.Found.read(root))
     texts["paper/paper.md"] = {name: compared[name] for name in ("symmetric", "nonsymmetric")}
-    texts["paper/paper.md"]["models"] = figures_evaluation.hit_rates(summary["records"])
-    texts["README.md"]["compared"] = figures_evaluation.at_a_glance(summary["records"], peers)
-    texts["docs/quality.md"] = figures_evaluation.parts(summary["records"], quality["records"], peers, alike)
+    texts["paper/paper.md"]["models"] = figures_evaluation.hit_rates(records)
+    texts["README.md"]["compared"] = figures_evaluation.at_a_glance(records, peers)
+    texts["docs/quality.md"] = figures_evaluation.parts(records, peers, alike)
     baskets = results.tables("next_basket", "next_basket-within")
     texts["docs/quality.md"]["next_basket"] = figures_evaluation.next_basket(*baskets)
     texts["docs/shop-over-a-year.md"] = {
@@ -313,7 +314,7 @@ def pages(root: Path = ROOT) -> dict[str, str]:
     texts["docs/limits.md"]["begun"] = figures_completions.limits(results.read("benchmarks/results/limits.json"))
     completions = results.read("benchmarks/results/completions.json")
     texts["docs/serving.md"] = {"completions": figures_completions.completions(completions)}
-    texts["docs/fitting.md"] = figures_learning.parts(learning, summary["records"])
+    texts["docs/fitting.md"] = figures_learning.parts(learning, records)
     texts["docs/scale.md"] = figures_scale.parts(scale)
     texts |= {"docs/gpu.md": figures_gpu.parts(gpu), "docs/gpu-internals.md": figures_gpu.internals(gpu, counters)}
     return {page: filled((root / page).read_text(encoding="utf-8"), parts) for page, parts in texts.items()}

@@ -1,7 +1,7 @@
 """The tables of ``docs/compare.md``, some of which ``paper/paper.md`` repeats.
 
 From ``benchmarks/results``: ``symmetric``, ``nonsymmetric`` and ``diverse`` (``benchmarks/peers``), ``dense`` (``bench_dense.py``) and
-``diverse_gpu`` (``bench_diversify.py``). From ``results``: ``summary`` (``quality.py``), ``peers`` (``peers/run.py``), ``registries`` and
+``diverse_gpu`` (``bench_diversify.py``). From ``results``: ``quality`` (``quality.py``), ``peers`` (``peers/run.py``), ``registries`` and
 ``next_basket`` (``ndpp reproduce``).
 """
 
@@ -36,7 +36,7 @@ class Found(NamedTuple):
     dense: Record
     diverse: Record
     diverse_gpu: Record | None
-    summary: Record
+    quality: Record
     peers: Record
     registries: list[dict[str, str]]
     next_basket: list[dict[str, str]] | None
@@ -44,7 +44,7 @@ class Found(NamedTuple):
     @classmethod
     def read(cls, root: Path) -> Found:
         files = {name: _read(root / "benchmarks" / "results" / f"{name}.json") for name in cls._fields[:5]}
-        files |= {name: _read(root / "results" / f"{name}.json") for name in ("summary", "peers")}
+        files |= {name: _read(root / "results" / f"{name}.json") for name in ("quality", "peers")}
         return cls(**files, **{name: _rows(root / "results" / f"{name}.csv") for name in cls._fields[7:]})
 
 
@@ -189,7 +189,7 @@ def ranked(found: Found) -> dict[str, Record]:
     peers = {record["data"]: record["metrics"] for record in found.peers["records"]}
     out = {}
     for data in NAMES:
-        own = by_model(found.summary["records"], data)
+        own = by_model(found.quality["records"], data)
         theirs = {name: metrics for name, metrics in peers.get(data, {}).items() if name not in own}
         both = own | theirs
         out[data] = {name: both[name] for name in MODELS if name in both}

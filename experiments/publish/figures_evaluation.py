@@ -1,7 +1,7 @@
 """The tables that compare models, of ``README.md``, ``docs/quality.md``, ``docs/rankings.md`` and ``docs/mixtures.md``.
 
-From ``results``: ``summary.json`` and ``quality.json`` (``quality.py``), ``peers.json`` (``peers/run.py``), ``lookalike.json``
-(``lookalike.py``) and ``begun_baskets.json`` (``begun_baskets.py``); ``next_basket.csv`` and ``next_basket-within.csv``
+From ``results``: ``quality.json`` (``quality.py``), ``peers.json`` (``peers/run.py``), ``lookalike.json`` (``lookalike.py``) and
+``begun_baskets.json`` (``begun_baskets.py``); ``next_basket.csv`` and ``next_basket-within.csv``
 (``ndpp reproduce next_basket``).
 """
 
@@ -99,14 +99,12 @@ def at_a_glance(records: list[Record], found: dict[str, Any]) -> str:
     return f"{markdown_table(header, rows)}\n\nIn mean percentile rank, the default model is best on {n}.\n"
 
 
-def peers(found: dict[str, Any], records: list[Record]) -> str:
-    """Return one table for all data sets, with the paired difference of the hit rate to item–item cosine, and what was chosen.
-
-    Where the fitted mixture was not kept, its row has only what the summary has.
-    """
+def peers(found: dict[str, Any]) -> str:
+    """Return one table for all data sets, with the paired difference of the hit rate to item–item cosine, and what was chosen."""
     rows, said = [], []
     for record in sorted(found["records"], key=lambda record: list(NAMES).index(record["data"])):
-        metrics = {"MixtureNDPP": by_model(records, record["data"])["MixtureNDPP"], **record["metrics"]}
+        there = record["metrics"]
+        metrics = {name: there[name] for name in ("MixtureNDPP", "NDPP") if name in there} | there  # ours first
         columns = {
             m: best({name: own[m][0] for name, own in metrics.items() if m in own}, digits)
             for m, digits in SHOWN.items()
@@ -332,8 +330,8 @@ def next_basket(rows: list[Record], within: list[Record]) -> str:
     return "\n\n".join([*texts, markdown_table(header, lines)]) + "\n"
 
 
-def parts(records: list[Record], quality: list[Record], found: dict[str, Any], alike: dict[str, Any]) -> dict[str, str]:
+def parts(records: list[Record], found: dict[str, Any], alike: dict[str, Any]) -> dict[str, str]:
     """Return the blocks of ``docs/quality.md`` by name."""
     return {
-        "summary": summary(records), "peers": peers(found, records), "lookalike": lookalike(alike), "data": kernels(quality) + "\n",
+        "summary": summary(records), "peers": peers(found), "lookalike": lookalike(alike), "data": kernels(records) + "\n",
     }  # fmt: skip

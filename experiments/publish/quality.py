@@ -1,6 +1,6 @@
 """Every model on every real data set: fitted to training baskets, evaluated on test baskets.
 
-    NDPP_DATA=… python experiments/publish/quality.py --device cuda --jobs 4 -o results/quality.json
+    NDPP_DATA=… python experiments/publish/quality.py --device cuda --jobs 6 --small-jobs 7 -o results/quality.json
     python experiments/publish/figures.py
 
 Each data set is split into 300 validation baskets, which decide when training ends, 2,000 test baskets, and training baskets.
@@ -24,7 +24,7 @@ import numpy as np
 import threadpoolctl
 import torch
 
-from ndpp import Baskets, Mixture, load_metadata, metrics, save
+from ndpp import Baskets, FamilyMixture, Mixture, load_metadata, metrics, save
 from ndpp import load as load_model
 from ndpp._atomic import replacing
 from ndpp.datasets import load_baskets, load_complete_journey
@@ -141,12 +141,17 @@ def fitted(
 def training(model: Any) -> dict[str, Any]:
     """Return a record of the training of a model."""
     kernel = getattr(model.law_, "base", model.law_)  # a mixture has the ties of all its missions there
+    shape: dict[str, Any] = {}
+    if isinstance(model.law_, Mixture):
+        families = model.law_.patterns.n_families if isinstance(model.law_, FamilyMixture) else None
+        shape = {"n_missions": len(model.law_.weights), "families": families}
     return {
         "rank": kernel.X.shape[1], "skew_share": getattr(model, "skew_share", 0.0), "device": model.device,
         "where": torch.cuda.get_device_name() if model.device != "cpu" else machine()["cpu"],
         "epochs": model.n_iter_, "ended": model.ended_, "steps": model.history_[-1]["step"],
         "seconds": sum(record["seconds"] for record in model.history_),
         "validation": max(record["validation"] for record in model.history_),
+        **shape,
     }  # fmt: skip
 
 

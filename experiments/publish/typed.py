@@ -70,7 +70,7 @@ ALLOWED = {
     "docs/quality.md": {
         "39,123 × 39,123": "the shape of a matrix",
         "within 100 s per setting": "a limit",
-        "the rule of 1 %": "a rule",
+        "The rule of 1 %": "a rule",
         "An AUC of 0.5 means": "what a metric means",
         "0.1 changes little for Goodreads, while 0.5 removes": "settings",
     },
