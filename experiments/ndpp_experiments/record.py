@@ -188,6 +188,12 @@ def read(output: Path, name: str) -> dict[str, Any] | None:
 
 def report(output: Path, names: Sequence[str]) -> Path:
     """Write ``report.md`` from the records of these experiments in a folder, and return its path."""
+    write_text(output / "report.md", report_text(output, names))
+    return output / "report.md"
+
+
+def report_text(output: Path, names: Sequence[str]) -> str:
+    """Return the text of ``report.md``."""
     found = [record for name in names if (record := read(output, name)) is not None]
     stated = [finding["holds"] for record in found for finding in record["findings"] if finding["holds"] is not None]
     head = [
@@ -201,8 +207,7 @@ def report(output: Path, names: Sequence[str]) -> Path:
         head.append(
             "**Quick settings**, smaller than the paper's, to check that everything runs. Omit `--quick` for full ones."
         )
-    write_text(output / "report.md", "\n\n".join(head + [_section(record) for record in found]) + "\n")
-    return output / "report.md"
+    return "\n\n".join(head + [_section(record) for record in found]) + "\n"
 
 
 def _section(record: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@
 typed by hand. README.md and docs/benchmarks.md take theirs from one run of ``benchmarks/bench_samplers.py`` (results/samplers.csv and
 .json, results/single.json), of ``bench_prepare.py`` (results/prepare.json), of ``bench_mixture.py`` and of ``benchmarks/gpu.py``; the
 other pages, and the comparison in the README, from results and benchmarks/results, by the modules beside this one; the table of
-docs/theory.md from the registry of samplers. paper/paper.md repeats some tables of docs/compare.md.
+docs/theory.md from the registry of samplers. paper/paper.md repeats some tables of docs/compare.md. results/report.md is written whole.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from typed import BLOCK, everywhere
 from units import duration
 
 from ndpp.samplers.registry import SAMPLERS, WALK, SamplerSpec
-from ndpp_experiments.record import grouped, markdown_table, on_machine
+from ndpp_experiments.record import grouped, markdown_table, on_machine, report_text
+from ndpp_experiments.registry import EXPERIMENTS
 from ndpp_experiments.samplers_timed import EXACT, PAPERS_WALK, PREPARATION, SamplerTime, times_exact
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -317,7 +318,8 @@ def pages(root: Path = ROOT) -> dict[str, str]:
     texts["docs/fitting.md"] = figures_learning.parts(learning, records)
     texts["docs/scale.md"] = figures_scale.parts(scale)
     texts |= {"docs/gpu.md": figures_gpu.parts(gpu), "docs/gpu-internals.md": figures_gpu.internals(gpu, counters)}
-    return {page: filled((root / page).read_text(encoding="utf-8"), parts) for page, parts in texts.items()}
+    written = {page: filled((root / page).read_text(encoding="utf-8"), parts) for page, parts in texts.items()}
+    return written | {"results/report.md": report_text(root / "results", list(EXPERIMENTS))}
 
 
 def stale(root: Path = ROOT) -> list[str]:

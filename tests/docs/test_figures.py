@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ["README.md", "paper/paper.md", *(f"docs/{name}.md" for name in (
+PAGES = ["README.md", "paper/paper.md", "results/report.md", *(f"docs/{name}.md" for name in (
     "theory", "benchmarks", "compare", "customers", "fitting", "limits", "mixtures", "quality", "rankings", "scale", "gpu", "gpu-internals",
     "production", "shop-over-a-year", "serving",
 ))]  # fmt: skip
@@ -120,6 +120,14 @@ def test_another_result_of_an_experiment_changes_its_page(figures, copy, name, c
         writer.writeheader()
         writer.writerows(rows)
     assert figures.stale(copy) == [f"docs/{page}.md"]
+
+
+def test_an_experiment_run_again_changes_the_report(figures, copy):
+    path = copy / "results" / "psrf.json"
+    record = json.loads(path.read_text(encoding="utf-8"))
+    record["findings"][0]["ours"] = "777 steps"
+    path.write_text(json.dumps(record), encoding="utf-8")
+    assert figures.stale(copy) == ["results/report.md"]
 
 
 def test_no_measurement_was_typed(typed):
