@@ -79,8 +79,9 @@ NOTES = (
     "and on larger kernels of the paper's synthetic recipe, a greedy start *costs* steps: the set of largest determinant is less "
     "typical than a uniform one. On learned kernels, where uniform sets are many standard deviations below typical ones, it saves "
     "some: compare the steps from both starts above.",
-    "In the figure, a curve in the grey band cannot be told from exact draws by its mean log det. With a common start, R̂ cannot see "
-    "that chains have not left it, so use uniform starts for diagnosis.",
+    "In the figure, a curve in the grey band cannot be told from exact draws by its mean log det; the steps in the table are those after "
+    "which it stays below twice that band. With a common start, R̂ cannot see that chains have not left it, so use uniform starts for "
+    "diagnosis.",
 )
 
 
