@@ -213,6 +213,7 @@ def report_text(output: Path, names: Sequence[str]) -> str:
 def _section(record: Mapping[str, Any]) -> str:
     mark = {True: "yes", False: "**no**", None: ""}
     findings = [[f["what"], f["paper"] or "–", f["ours"], mark[f["holds"]]] for f in record["findings"]]
+    findings = [[cell.replace("(*)", r"(\*)") for cell in row] for row in findings]  # two in a cell would be emphasis
     settings = ", ".join(f"{key} = {value}" for key, value in record["settings"].items())
     run = (
         f"*{settings}. Seed {record['seed']}, {'quick' if record['quick'] else 'full'} settings, "
