@@ -143,7 +143,7 @@ def device(results: Results) -> str:
     large = _range([f"{ratio:.2f}" for ratio in sorted(b / a for a, b in zip(rate, more))])
     many, fewer = (f"{float(f'{value:.3g}'):,.0f}" for value in rate)
     return (
-        f"Times are of one core ({results.table['machine']['cpu']}), medians. Walks take t = k² steps; (*) is an expected value in "
+        f"Times are medians on one core ({results.table['machine']['cpu']}). Walks take t = k² steps; (*) is an expected value in "
         f'closed form, as the run would not finish. With `device="cuda"` one {found["machine"]["device"]} draws {many} exact samples '
         f"per second of 10 items and {fewer} of 50; from a million items, {large} times as many ([GPU](docs/gpu.md)).\n"
     )  # fmt: skip

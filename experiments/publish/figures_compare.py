@@ -94,7 +94,7 @@ def symmetric(found: Record) -> str:
             [f"{row['n']:,}", f"**{duration(row['ndpp'], 3)}**", *theirs, f"{row['ratio']:.0f} ×", *both, str(pays)]
         )
     header = ["items", "`Exact`", *(f"DPPy, `{mode}`" for mode in first["dppy"]), "faster than DPPy's best"]
-    header += ["one set with its preparation, `Exact`", "DPPy", "pays from set"]
+    header += ["one set with its preparation, `Exact`", "DPPy", "faster from set"]
     about = f"Rank {first['rank']}, {first['size']} items per set; median CPU time per set of {len(first['rounds'][0])} rounds. "
     about += f"With {last['n']:,} items, `Exact` takes {last['ndpp'] / first['ndpp']:.2f} times as long as with {first['n']:,}."
     return _table(header, rows, about, found["machine"])
@@ -107,7 +107,7 @@ def nonsymmetric(found: Record) -> str:
         cells = [f"`{name}`: {duration(seconds[name], 3)}, {_faster(row['ratio'][name])} ×" for name in (same, "Exact")]
         rows.append([row["kernel"], row["task"], row["code"], duration(seconds["peer"], 3), *cells])
     header = ["kernel", "size", "published", "time per sample", "the same algorithm here", "default here"]
-    about = f"Mean CPU time of {len(found['records'][0]['rounds']['peer'])} rounds, and how much faster than the published code that is."
+    about = f"Mean CPU time of {len(found['records'][0]['rounds']['peer'])} rounds, and the speed-up over the published code."
     return _table(header, rows, about, found["machine"])
 
 
@@ -116,7 +116,7 @@ def dense(found: Record) -> str:
     for row in found["records"]:
         times = [duration(row[name], 3) for name in ("ndpp", "plain")]
         rows.append([row["what"], *_bold(times, row["ndpp"] > row["plain"]), f"{row['plain'] / row['ndpp']:.2f} ×"])
-    about = "CPU time; the last column is how much faster than the plain code we are."
+    about = "CPU time; the last column is the speed-up over plain code."
     return _table(["", "`ndpp`", "plain", ""], rows, about, found["machine"])
 
 

@@ -95,7 +95,7 @@ def agreement(rows: list[dict[str, Any]]) -> str:
         "difference",
         "largest of 40 inclusion frequencies",
     ]
-    return table([*header, "of those against their probabilities"], [
+    return table([*header, "largest against the exact probabilities"], [
         [str(row["size"]), f"{row['cpu_samples']:,}, {row['gpu_samples']:,}", "{:.3f}, {:.3f}".format(*row["mean_log_det"]),
          f"{row['z_mean_log_det']:+.2f}", f"{row['largest_z_of_inclusion']:.2f}", f"{row['largest_z_against_probabilities']:.2f}"]
         for row in rows

@@ -148,7 +148,7 @@ def customers(found: Record) -> str:
         took = "" if i == 0 else duration(row["cpu_seconds"] / row.get("times", 1))
         rows.append([row["what"], took, f"{row['own_mb']:.0f} MB"])
     about = f"{found['customers']:,} customers with {found['own']} items each of a catalogue of {found['items']:,}; "
-    about += f"the file has {found['file_mb']:.0f} MB."
+    about += f"the file is {found['file_mb']:.0f} MB."
     table = markdown_table(["", "CPU time", "memory of the process, without pages of the file"], rows)
     return "\n\n".join([about, table, on_machine(found["machine"]) + "."]) + "\n"
 
