@@ -31,7 +31,7 @@ def watch(sampler: Exact, size: int, samples: int) -> dict[str, float]:
                 values = np.linalg.eigvalsh((state.inclusion.M + state.inclusion.M.T) / 2)
                 lowest, highest = min(lowest, values[0]), max(highest, values[-1] - 1)
             state = nodes.add(state, sampler.index.draw(rng, state.inclusion.M))
-        fractions.append(state.fraction)
+        fractions.append(state.report.fraction)
         recentred += state.report.recentred
     return {
         "trace_error": max(traces),
