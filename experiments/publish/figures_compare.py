@@ -172,11 +172,8 @@ def diverse_gpu(found: Record | None) -> str:
             [f"{row['items']:,} × {row['columns']}", str(row["k"]), *cells, f"{row['torch'] / row['ndpp']:.2f} ×"]
         )
     header = ["items × columns", "k", "plain greedy in torch", "in double precision", "`ndpp`", "faster than torch"]
-    same = (
-        "Both find the same items."
-        if all(row["same"] for row in found["records"])
-        else "Near-ties may be broken differently."
-    )
+    agree = all(row["same"] for row in found["records"])
+    same = "Both find the same items." if agree else "Near-ties may be broken differently."
     about = f"{found['machine']['device']}, torch {found['machine']['torch']}. Single-precision tensors; `ndpp` computes in double. {same}"
     return f"{_unbroken(markdown_table(header, rows))}\n\n{about}\n"
 

@@ -68,18 +68,13 @@ def losses(records: list[Record]) -> str:
     for data in NAMES:
         found = by_model(records, data)
         for simple in ("item-item cosine", "EASE"):
-            metrics = [
-                m
-                for m in ("MPR", "hit rate@10")
-                if simple in found and found[simple][m][0] > found["MixtureNDPP"][m][0]
-            ]
+            own, mixture = found.get(simple), found["MixtureNDPP"]
+            metrics = [m for m in ("MPR", "hit rate@10") if own and own[m][0] > mixture[m][0]]
             if metrics:
                 lost.append(f"{COMPARED[simple]} on {NAMES[data]} ({' and '.join(metrics)})")
-    return (
-        f"**Simple models that beat `MixtureNDPP`: {'; '.join(lost)}.**"
-        if lost
-        else "No simple model beats `MixtureNDPP`."
-    )
+    if not lost:
+        return "No simple model beats `MixtureNDPP`."
+    return f"**Simple models that beat `MixtureNDPP`: {'; '.join(lost)}.**"
 
 
 def at_a_glance(records: list[Record], found: dict[str, Any]) -> str:
@@ -158,17 +153,8 @@ def lookalike(found: dict[str, Any]) -> str:
             value, low, high = own["auc"]
             feature, alone = own["features"][0]
             error = f"{100 * math.expm1(own['median_lift_error']):.0f} %"
-            label = COMPARED.get(name, name)
-            rows.append(
-                [
-                    NAMES[record["data"]],
-                    label,
-                    f"{value:.3f} [{low:.3f}, {high:.3f}]",
-                    f"{feature} ({alone:.3f})",
-                    _sizes(own),
-                    error,
-                ]
-            )
+            areas = f"{value:.3f} [{low:.3f}, {high:.3f}]", f"{feature} ({alone:.3f})"
+            rows.append([NAMES[record["data"]], COMPARED.get(name, name), *areas, _sizes(own), error])
     header = ["data", "compared with", "AUC", "best single feature (AUC)", "size, mean ± SD", "median error of a lift"]
     real = "; ".join(f"{NAMES[record['data']]} {_sizes(record)}" for record in found["records"])
     return f"{markdown_table(header, rows)}\n\nSizes of the test baskets: {real}.\n"
@@ -184,13 +170,8 @@ def _sizes(record: Record) -> str:
 
 def begun(found: dict[str, Any]) -> str:
     """Return precision and share of bestsellers of each ranking, means over the numbers of given items."""
-    header = [
-        "",
-        "`completion`",
-        "`continuation`, `damping=0`",
-        f"`continuation`, `damping={found['gamma']:g}`",
-        "`lift`",
-    ]
+    continued = [f"`continuation`, `damping={gamma:g}`" for gamma in (0, found["gamma"])]
+    header = ["", "`completion`", *continued, "`lift`"]
     rankings = ("completion", "0", f"{found['gamma']:g}", "1")
     data = dict.fromkeys(record["data"] for record in found["test"])
     return markdown_table(header, [[NAMES[name], *_begun(found["test"], name, rankings)] for name in data]) + "\n"
@@ -246,15 +227,8 @@ def new_items(rows: list[Record], fits: list[Record]) -> str:
     """Return how high hidden items are ranked, a table for each guess of their popularity, and what features do to the known items."""
     texts, data = [], list(dict.fromkeys(row["data"] for row in rows))
     measures = [(among, *measure) for among in ("new", "all") for measure in (("mpr", 1), ("hit_rate", 3))]
-    header = [
-        "",
-        "",
-        "MPR among new",
-        "hit rate@10 among new",
-        "MPR among all",
-        "hit rate@10 among all",
-        "MPR among all − popularity",
-    ]
+    header = ["", "", "MPR among new", "hit rate@10 among new", "MPR among all", "hit rate@10 among all"]
+    header.append("MPR among all − popularity")
     for how, told in GUESSES.items():
         own = {(row["data"], row["method"], row["among"]): row for row in rows if row["popularity"] == how}
         lines = []
@@ -319,14 +293,8 @@ def next_basket(rows: list[Record], within: list[Record]) -> str:
         ]
         for row in within
     ]  # fmt: skip
-    header = [
-        "one item held out, hit rate@10",
-        "customers",
-        "ranking",
-        "without the customer",
-        "with the customer",
-        "gain",
-    ]
+    header = ["one item held out, hit rate@10", "customers", "ranking"]
+    header += ["without the customer", "with the customer", "gain"]
     return "\n\n".join([*texts, markdown_table(header, lines)]) + "\n"
 
 

@@ -61,9 +61,7 @@ def times(records: list[Record]) -> str:
     """Say how long the training runs took, on each kind of machine."""
     said = []
     for where, own in grouped([r for r in records if r.get("steps")], lambda record: record["where"]).items():
-        whole, steps = (
-            [f(record) for record in own] for f in (lambda r: r["seconds"], lambda r: r["seconds"] / r["steps"])
-        )
+        whole, steps = [r["seconds"] for r in own], [r["seconds"] / r["steps"] for r in own]
         ranges = [f"{duration(min(values))} to {duration(max(values))}" for values in (whole, steps)]
         said.append(f"{ranges[0]} on an {where}, {ranges[1]} per step")
     return f"Training took {'; '.join(said)}, several runs at once."

@@ -77,15 +77,8 @@ def a_year(rows: Rows, found: Record) -> str:
         hits = [f"{float(own[m]['hit_rate']):.3f}" for m in ("never updated", "updated", "fitted anew")]
         took = [duration(float(own[m]["seconds"])) for m in ("updated", "fitted anew")]
         lines.append([str(month + 1), *gains, *hits, *took])
-    header = [
-        "month",
-        "gain of a new fit",
-        "gain of the update",
-        "hit rate@10: never updated",
-        "updated",
-        "fitted anew",
-    ]
-    header += ["an update takes", "a new fit"]
+    header = ["month", "gain of a new fit", "gain of the update"]
+    header += ["hit rate@10: never updated", "updated", "fitted anew", "an update takes", "a new fit"]
     models, metrics = ("never updated", "updated", "fitted anew"), ("gain", "hit_rate", "seconds")
     mean = {(m, metric): fmean(float(own[m][metric]) for own in months.values()) for m in models for metric in metrics}
     kept, spent = (mean["updated", metric] / mean["fitted anew", metric] for metric in ("gain", "seconds"))

@@ -39,14 +39,8 @@ def shared(ax: Axes) -> None:
 
 def sample(ax: Axes) -> None:
     """What one sample carries."""
-    text(
-        ax,
-        7.6,
-        9.6,
-        f"One of S samples, with n = {N} items chosen and a capacity of {CAPACITY}",
-        weight="bold",
-        size=9.5,
-    )
+    title = f"One of S samples, with n = {N} items chosen and a capacity of {CAPACITY}"
+    text(ax, 7.6, 9.6, title, weight="bold", size=9.5)
     for i in range(CAPACITY):
         box(ax, 7.6, 8.8 - 0.36 * i, 1.9, 0.3, OWN if i < N else EMPTY)
     text(ax, 8.55, 6.75, "basis q̂ (wanted, r)", align="center")
@@ -75,14 +69,8 @@ def strips(ax: Axes) -> None:
         where = ("item 0, node 0: 4·r numbers", "item 0, node 1", "… item 0, node h − 1")[j]
         text(ax, 0.3 + 5.7 * j, 5.15, where, size=8)
     text(ax, 17.6, 4.55, "… then item 1", size=8)
-    text(
-        ax,
-        0,
-        3.3,
-        f"In memory: G⁻¹ at one node, n = {N}: rows at the next even distance, no gaps",
-        weight="bold",
-        size=9.5,
-    )
+    title = f"In memory: G⁻¹ at one node, n = {N}: rows at the next even distance, no gaps"
+    text(ax, 0, 3.3, title, weight="bold", size=9.5)
     for i in range(4):
         for k in range(4):
             used = i < N and k < N
@@ -93,12 +81,8 @@ def strips(ax: Axes) -> None:
     box(ax, 0.3 + 9.3, 2.0, 3.3, 0.7, EMPTY)
     text(ax, 0.3 + 9.3 + 1.65, 2.35, "free, up to capacity²", align="center", size=8)
     text(ax, 13.3, 2.35, "real part; the imaginary part follows capacity² later", size=8)
-    text(
-        ax,
-        0.3,
-        1.3,
-        "Blue: computed once per circle. Orange: what belongs to the chosen items. Grey: space for the items to come.",
-    )
+    blue, orange = "Blue: computed once per circle.", "Orange: what belongs to the chosen items."
+    text(ax, 0.3, 1.3, f"{blue} {orange} Grey: space for the items to come.")
 
 
 def main() -> None:

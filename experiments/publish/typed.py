@@ -141,8 +141,8 @@ def typed(text: str, allowed: Collection[str] = (), *, fractions: bool = True) -
     >>> typed("Samples take 5 ms. Requests end after 10 s.", ["end after 10 s"])
     ['1: Samples take [5 ms]. Requests end after 10 s.']
     """
-    free = [range(*found.span()) for pattern in EVERYWHERE for found in re.finditer(pattern, text)]
-    free += [range(*found.span()) for words in allowed for found in re.finditer(re.escape(words), text)]
+    known = [*EVERYWHERE, *map(re.escape, allowed)]
+    free = [range(*found.span()) for pattern in known for found in re.finditer(pattern, text)]
     plain, out = prose(text), []
     for pattern in (MEASURED, FRACTION)[: 1 + fractions]:
         for found in pattern.finditer(plain):
@@ -165,23 +165,28 @@ def pages(root: Path) -> Iterator[tuple[str, str]]:
         yield path.relative_to(root).as_posix(), "\n\n".join(shown)
 
 
+def modules(root: Path, pattern: str) -> Iterator[tuple[str, list[ast.AST]]]:
+    """Yield name and nodes of the syntax tree of some modules."""
+    for path in sorted(root.glob(pattern)):
+        yield path.relative_to(root).as_posix(), list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
 def docstrings(root: Path) -> Iterator[tuple[str, str]]:
     """Yield name and docstrings of every module, without their examples."""
-    for path in sorted((root / "src").glob("**/*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        owners = (n for n in ast.walk(tree) if isinstance(n, ast.Module | ast.ClassDef | ast.FunctionDef))
-        texts = [re.sub(r"^ *>>> .*?(?:\n\n|\Z)", "", ast.get_docstring(n) or "", flags=re.S | re.M) for n in owners]
-        yield path.relative_to(root).as_posix(), "\n\n".join(filter(None, texts)).replace("``", "`")
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for name, nodes in modules(root, "src/**/*.py"):
+        told = [ast.get_docstring(n) or "" for n in nodes if isinstance(n, kinds)]
+        texts = [re.sub(r"^ *>>> .*?(?:\n\n|\Z)", "", text, flags=re.S | re.M) for text in told]
+        yield name, "\n\n".join(filter(None, texts)).replace("``", "`")
 
 
 def writers(root: Path) -> Iterator[tuple[str, str]]:
     """Yield name and words of the modules that write figures: what they write should come from results, too."""
-    for path in sorted((root / "experiments" / "publish").glob("figures*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        formats = [n.format_spec for n in ast.walk(tree) if isinstance(n, ast.FormattedValue) and n.format_spec]
+    for name, nodes in modules(root, "experiments/publish/figures*.py"):
+        formats = [n.format_spec for n in nodes if isinstance(n, ast.FormattedValue) and n.format_spec]
         left_out = {id(part) for spec in formats for part in ast.walk(spec)}
-        texts = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and id(n) not in left_out]
-        yield path.relative_to(root).as_posix(), "\n\n".join(text for text in texts if isinstance(text, str))
+        texts = [n.value for n in nodes if isinstance(n, ast.Constant) and id(n) not in left_out]
+        yield name, "\n\n".join(text for text in texts if isinstance(text, str))
 
 
 def everywhere(root: Path) -> list[str]:

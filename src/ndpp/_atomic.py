@@ -171,7 +171,7 @@ def part_path(target: str | os.PathLike[str]) -> Path:
 
 def check_same(path: str | os.PathLike[str], then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raise unless ``path`` was made with the same settings, ``then`` and ``now``: otherwise a resumed run would differ."""
-    for name, value in json.loads(json.dumps(dict(now))).items():
+    for name, value in json.loads(json.dumps({**dict.fromkeys(then), **now})).items():
         if then.get(name) != value:
             raise OtherSettingsError(os.fspath(path), name, then.get(name), value)
 

@@ -100,6 +100,10 @@ def test_an_evaluation_is_in_context(call, orders, tmp_path):
     expected = days.log_probs(every.baskets, context=every.context).mean()
     assert derived["log-likelihood"] == pytest.approx(expected, abs=1e-9)
     assert "; --time derives it" in judge(orders, *names)[2]
+    for more, told in ({(): "; --time derives it", ("--time", "when"): "in its own context, by weekday"}).items():
+        done = call("report", path, "-o", tmp_path / "m.html", "--test", orders, *names, *more)
+        assert done.code == 0, done.err
+        assert told in (tmp_path / "m.html").read_text(encoding="utf-8")
 
 
 def test_every_command_takes_the_model_in_a_context(call, mixture, tmp_path):

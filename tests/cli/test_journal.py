@@ -69,6 +69,8 @@ def test_without_a_basket_there_is_nothing_to_keep(tmp_path):
 def test_other_settings_do_not_continue_it(target):
     with pytest.raises(InvalidInputError, match=r"another size \(None, now 4\)"):
         Journal(target, {**MADE_WITH, "size": 4}, resume=True)
+    with pytest.raises(InvalidInputError, match=r"another given \(\[1, 2\], now None\)"):
+        Journal(target, {"seed": 3, "size": None}, resume=True)
 
 
 @pytest.mark.parametrize(

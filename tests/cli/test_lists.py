@@ -110,6 +110,18 @@ def test_baskets_of_what_is_in_stock(shop, model):
     assert "'tea' is both given and excluded" in both.err
 
 
+@pytest.mark.parametrize("more", [[], ["--best"]], ids=["greedy", "best"])
+def test_what_one_basket_holds_does_not_join_another(call, shop, more):
+    (shop / "half.txt").write_text("bread\t\nbutter\t\n")
+    (shop / "boost.csv").write_text("item,factor\nbutter,0\n")
+    words = ["map", shop / "trips", shop / "half.txt", "--size", 3, *more, "--json"]
+    first, second = call(*words, "--only", "rice,pasta,pesto").json["baskets"]
+    assert (first[0], second[0]) == ("bread", "butter")
+    assert {*first[1:], *second[1:]} <= {"rice", "pasta", "pesto"}
+    first, second = call(*words, "--boost", shop / "boost.csv").json["baskets"]
+    assert ("butter" in first, "butter" in second) == (False, True)
+
+
 def test_lists_of_ids(shop):
     (shop / "ids.txt").write_text("3\n1\n")
     done = run(shop, "recommend", "model", "--ids", "--candidates-file", "ids.txt", "--json")
@@ -197,6 +209,7 @@ def test_refusals(call, shop):
     (shop / "none.txt").write_text("oat drink\n")
     words = ["recommend", shop / "model", "--unknown", "skip", "--candidates-file"]
     assert "none.txt names no item of the model" in call(*words, shop / "none.txt").err
+    assert "--only names no item of the model" in call(*words[:-1], "--only", "oat drink").err
     (shop / "sku.csv").write_text("sku\ntea\n")
     assert "the column 'item' of a table, or a text file with an item per line" in call(*words, shop / "sku.csv").err
     assert "No such file" in call(*words, shop / "nowhere.txt").err

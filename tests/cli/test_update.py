@@ -17,6 +17,7 @@ from ndpp import Baskets
 from ndpp.baskets.orders import Orders
 from ndpp.baskets.weighted import WeightedBaskets
 from ndpp.errors import DataWarning
+from ndpp.laws.catalogue import Catalogue
 
 pytest.importorskip("torch")
 
@@ -113,6 +114,18 @@ def test_an_update_learns_context_anew_where_the_orders_have_it(call, tmp_path):
         assert done.code == 0, done.err
         assert sentence in done.out
         assert ndpp.load(new).gate.shifts == pytest.approx(law.gate.shifts)
+    assert "Context carried over: there was no training" in call(*words, "--max-epochs", 0).out
+
+
+def test_validation_orders_by_ids_need_not_name_the_last_item(call, tmp_path):
+    law = shop()._named(Catalogue(8))
+    ndpp.save(law, tmp_path / "shop.safetensors", metadata={"baskets": {"number": 500}})
+    law.sample(200, rng=2).write(tmp_path / "tonight.txt")
+    (tmp_path / "judges.txt").write_text("0 1\n2 3\n0 3\n")
+    words = ["update", tmp_path / "shop.safetensors", tmp_path / "tonight.txt", "-o", tmp_path / "new.safetensors"]
+    done = call(*words, "--validation", tmp_path / "judges.txt", "--force", "--json")
+    assert done.code == 0, done.err
+    assert done.json["n_validation"] == 3
 
 
 def test_a_refused_update_writes_nothing(call, folder):

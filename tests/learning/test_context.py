@@ -11,7 +11,7 @@ import ndpp
 from ndpp import Baskets, Mixture
 from ndpp._stop import stopping
 from ndpp.baskets.orders import Orders
-from ndpp.baskets.weighted import WeightedBaskets
+from ndpp.baskets.weighted import WeightedBaskets, context_of, in_context
 from ndpp.errors import InvalidInputError
 from ndpp.laws.gate import Gain
 from ndpp.learning import NDPP, MixtureNDPP
@@ -209,6 +209,21 @@ def test_fit_takes_columns_of_a_table(frame, tmp_path, short_epochs):
         InvalidInputError, match="context names 'till', but these orders have weekday, month, season, hour"
     ):
         ndpp.fit(orders, context=["till"], **SETTINGS)
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars", "pyarrow"])
+def test_context_may_be_a_data_frame(package):
+    package = pytest.importorskip(package)
+    sets, columns = (
+        Baskets.from_lists([["tea"], ["rye"], ["tea"]]),
+        {"store": [3, 1, None], "day": ["Mon", "Tue", "Mon"]},
+    )
+    frame = getattr(package, "table" if package.__name__ == "pyarrow" else "DataFrame")(columns)
+    words = context_of(in_context(sets, frame, "context"))
+    assert {name: own.tolist() for name, own in words.items()} == {
+        "store": ["3", "1", ""],
+        "day": ["Mon", "Tue", "Mon"],
+    }
 
 
 def test_estimators_take_a_mapping(short_epochs):

@@ -158,6 +158,16 @@ def test_orders_count_once():
     assert twice.metadata["memory"]["orders"] == pytest.approx((SEEN + 200) / 2 + 100)
 
 
+def test_the_number_of_orders_may_be_told_again():
+    law = tied()
+    tonight = restated(law.sample(100, rng=1))
+    first = ndpp.update(law, tonight, seen=SEEN, max_epochs=0)
+    with pytest.raises(RefusedUpdateError, match="all of these orders were in an earlier update"):
+        ndpp.update(first, tonight, seen=2 * SEEN, max_epochs=0)
+    memory = ndpp.update(first, tonight, seen=2 * SEEN, max_epochs=0, force=True).metadata["memory"]
+    assert (memory["orders"], memory["updates"]) == (2 * SEEN + 100, 2)
+
+
 def test_a_saved_model_goes_on(tmp_path):
     law, path = tied(), tmp_path / "model.safetensors"
     first = ndpp.update(law, restated(law.sample(100, rng=1)), seen=SEEN, max_epochs=1)
@@ -180,6 +190,21 @@ def test_a_saved_model_goes_on(tmp_path):
 def test_orders_that_say_nothing(orders, problem):
     with pytest.raises(InvalidInputError, match=problem):
         ndpp.update(tied(), orders, seen=SEEN)
+
+
+def test_orders_of_which_nothing_stays():
+    with pytest.raises(
+        InvalidInputError, match="drop must leave something to learn from; no order has an item that stays"
+    ):
+        ndpp.update(tied(), [["item 1"]] * 5, seen=SEEN, drop=["item 1"])
+
+
+def test_old_orders_may_fade_to_nothing():
+    law = missions()
+    tonight = restated(law.sample(200, rng=1))
+    found = ndpp.update(law, tonight, seen=SEEN, half_life=0.1, max_epochs=1, force=True)
+    assert found.metadata["memory"]["orders"] == 200
+    assert np.isfinite(found.after)
 
 
 def test_models_that_cannot_be_trained_on():
@@ -234,7 +259,7 @@ def test_new_items_behave_like_those_expected_in_their_place():
     law = missions()
     breakfasts = [[NAMES[i] for i in items] for items in law.sample(60, component=0, rng=1)]
     new = [["muesli", *order] for order in breakfasts]
-    for like in (None, {"muesli": ["item 1"]}):
+    for like in (None, {"muesli": ["item 1"]}, {"muesli": np.array([1, 2])}):
         found = ndpp.update(law, [*new, *breakfasts], seen=SEEN, max_epochs=0, force=True, like=like).law_
         early, late = (found.inclusion_probabilities(given=[name])[-1] for name in ("item 0", "item 6"))
         assert early > 5 * late

@@ -12,6 +12,7 @@ import numpy as np
 from ndpp._types import AnyArray, FloatArray
 from ndpp._validation import by_name
 from ndpp.baskets.baskets import Baskets
+from ndpp.baskets.frames import frame_columns
 from ndpp.baskets.labels import words_of
 from ndpp.errors import InvalidInputError
 
@@ -80,7 +81,8 @@ def in_context(baskets: Baskets, context: Any, name: str) -> Baskets:
         raise InvalidInputError(
             f"must be a mapping from columns to a value per basket; got {context!r:.60}", argument=name
         )
-    columns = {str(column): words_of(context[column]) for column in getattr(context, "columns", None) or context}
+    values = frame_columns(context, (), name, "") if hasattr(context, "columns") else context
+    columns = {str(column): words_of(values[column]) for column in values}
     for column, words in columns.items():
         if len(words) != len(baskets):
             problem = f"must have {len(baskets):,} values of {column!r}, one per basket; got {len(words):,}"

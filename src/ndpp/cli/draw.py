@@ -165,12 +165,8 @@ def complete(
     target = target._replace(starts=Starts(starts, number, from_file=baskets is not None))
     lists = Lists(limits, writing.ids, reading.encoding, reading.unknown, who.load(kernel), whose)
     allowed, chosen = lists.narrowed(kernel, np.unique(starts.indices))
-    only = starts.indices if chosen["only"] is None else chosen["only"]
+    apart = lists.apart(starts, chosen)
     kept, how = lists.limited(kernel, starts, chosen)
-    gone = np.array([item for item, factor in chosen.get("boost", ()) if factor == 0], np.int64)
-    others = np.union1d(
-        np.setdiff1d(starts.indices, only), np.intersect1d(starts.indices, gone)
-    )  # given in some baskets alone
     sizes = [size if add is None else n_given + add for n_given in starts.sizes.tolist()]
     if baskets is not None:
         files.check_sizes(allowed, starts, sizes)
@@ -185,8 +181,8 @@ def complete(
             if i % TOGETHER == 0:
                 prepare_given(allowed, starts[i : i + TOGETHER], allowed._memory)
             begin, own = max(done, i * number), starts[i]
-            apart = np.setdiff1d(others, own)
-            ready = allowed.sampler(size=sizes[i], given=own, exclude=apart, device=drawing.device, limits=kept)
+            others = np.setdiff1d(apart, own)
+            ready = allowed.sampler(size=sizes[i], given=own, exclude=others, device=drawing.device, limits=kept)
             drawn = ready.stream((i + 1) * number - begin, rng=seed, n_jobs=drawing.jobs, first=begin)
             yield from (part.baskets for part in drawn)
 

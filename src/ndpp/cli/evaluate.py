@@ -56,7 +56,7 @@ def evaluate(
 
     All means are over the same baskets, with the same items held out. With --train, the baselines are independent items, item-item
     cosine and EASE; without, the model itself with independent items of the same frequencies. A model that was fitted with context judges
-    each basket in its own, by the columns of the file; what it lacks is said.
+    each basket in its own, by the columns of the file; a note names those that are missing.
 
     \b
     Examples:
@@ -64,7 +64,6 @@ def evaluate(
       ndpp evaluate model.safetensors test.txt --json -o result.json
       ndpp sample model.safetensors -n 500 | ndpp evaluate model.safetensors -
     """
-
     check_table(output, model, baskets, train, validation)
     require(validation is None or train is not None, "--validation is for the baselines, which need --train")
     options: dict[str, Any] = {"k": top, "holdout": holdout, "level": level, "n_boot": bootstrap, "rng": seed}

@@ -148,7 +148,7 @@ def of_mission(law: Law, name: str) -> Mixture:
     require(len(law.weights) > 1, "--mission is for mixtures; this model is a single kernel")
     found = answers.missions(law)
     names = [mission.name for mission in found]
-    if name not in names and not (name.isdigit() and 1 <= int(name) <= len(names)):
+    if name not in names and not (name.isdecimal() and 1 <= int(name) <= len(names)):
         raise InvalidInputError(f"there is no mission {name!r}; ndpp info lists all {len(names)}")
     return cast(Mixture, law).only(found[names.index(name) if name in names else int(name) - 1].components)
 
@@ -187,7 +187,7 @@ def item_ids(kernel: Law, words: Sequence[str] | None, *, ids: bool, unknown: st
                 unknown.advice = "Commas separate items: for a name that contains one, repeat --given or --exclude."
             raise
     for name in names:
-        if not name.isdigit():
+        if not name.isdecimal():
             why = "with --ids" if ids else "since this model has no labels"
             raise InvalidInputError(f"{name!r} is not an item id; items are integers {why}")
     return check_items([int(name) for name in names], kernel.n_items)

@@ -56,7 +56,7 @@ KINDS = (
 RANK = "Columns of the ties, or of a kernel, where it is also the largest size of a basket; default: by the number of items."
 MISSIONS = "Components of a mixture; default: by the data."
 VALIDATION = "Baskets that decide when training ends; default: a tenth of BASKETS."
-MINUTES = "Most minutes that all of it takes, reading and saving included; the model is the best found by then."
+MINUTES = "Time limit in minutes, reading and saving included; the model is the best found by then."
 CONTEXT = (
     "Columns on which the weights of missions may depend, separated by commas, such as store,weekday; weekday, month, season and hour "
     "are derived from --time. Kept where validation baskets gain."
@@ -236,10 +236,8 @@ def _make_estimator(
             import torch
 
             torch.set_num_threads(jobs)
-    given, known = (
-        {name: value for name, value in settings.items() if value is not None},
-        ESTIMATORS[kind]().get_params(),
-    )
+    given = {name: value for name, value in settings.items() if value is not None}
+    known = ESTIMATORS[kind]().get_params()
     for name in given:
         option = ALIASES.get(name, name).replace("_", "-")
         require(name in known, f"--{option} is not an option of --model {kind.value}")

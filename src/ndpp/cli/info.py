@@ -105,7 +105,7 @@ def _model(path: Path, top: int, *, sizes: bool) -> Report:
     if gains := [Gain(**one) for one in _entries(trained.get("context")) if one.keys() == set(Gain._fields)]:
         del trained["context"]
     if gains or law.context:
-        notes += ["", "Context (--at takes the model in one):", *(f"  {one}" for one in gains)]
+        notes += ["", "Context (choose one with --at):", *(f"  {one}" for one in gains)]
         notes += [f"  {name}: {some_of(values)}" for name, values in law.context.items()]
         data["context"] = law.context
     if memory := trained.pop("memory", None):  # of orders one by one, which is not for people

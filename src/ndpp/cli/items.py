@@ -22,10 +22,10 @@ from ndpp.laws.files import load_metadata, save
 from ndpp.laws.similar import similar_items
 
 ADD = (
-    "Table of new items: the column item; perhaps like, an item that it behaves like, with weight, in as many rows as it takes; and "
-    "popularity, its expected share of baskets. Items without like are placed by their names."
+    "Table of new items: the column item; optionally like, an item that it behaves like, with weight, one per row, and popularity, its "
+    "expected share of baskets. Items without like are placed by their names."
 )
-REMOVE = "File of items that leave, one per line, or the column item of a table."
+REMOVE = "File of items to remove, one per line, or the column item of a table."
 KEEP = (
     "What stays as it was: shares, how often the others are bought, or sets without new items, relative to each other. "
     "Where many items join at once, shares ranks better."
@@ -47,8 +47,8 @@ def items(
 ) -> None:
     """Add, remove and rename items of a model, without fitting it again.
 
-    Items get new names first, then new ones join, which may be like some that leave, and then these leave. The others are bought as
-    often as before. New items are listed with what they are like and their share of baskets.
+    Items are renamed first, then new ones are added, then others are removed: a new item may be like one that is removed. By default the
+    other items are bought as often as before (--keep). New items are listed with what they are like and their share of baskets.
 
     \b
     Examples:

@@ -43,7 +43,8 @@ class Lists(NamedTuple):
         if limits.only or limits.candidates_file is not None:
             candidates = self._items(law, limits.only, limits.candidates_file)
             if not len(candidates):
-                raise InvalidInputError(f"{limits.candidates_file} names no item of the model")
+                named = "--only" if limits.candidates_file is None else limits.candidates_file
+                raise InvalidInputError(f"{named} names no item of the model")
         return candidates, self._items(law, limits.exclude, limits.exclude_file)
 
     def allowed(self, law: Law, wanted: Categories) -> dict[str, Any]:
@@ -94,14 +95,20 @@ class Lists(NamedTuple):
             chosen["boost"] = sorted(factors.items())
         tilt = {item: factor for item, factor in factors.items() if factor} | dict.fromkeys(chosen["exclude"], 0.0)
         if any(value is not None for value in self.whose.values()):
-            chosen["whose_crc32"] = zlib.crc32(
-                repr(self.whose).encode()
-            )  # an id does not belong into a file of baskets
+            # Not the id itself: it does not belong in a file of baskets.
+            chosen["whose_crc32"] = zlib.crc32(repr(self.whose).encode())
             stocked = law.tilt({item: factor for item, factor in factors.items() if factor or item not in given})
             law, tilt = self.customers.with_law(stocked).law(**self.whose), dict.fromkeys(chosen["exclude"], 0.0)
         if candidates is not None:
             law = law.restrict(np.union1d(candidates, given))
         return law.tilt(tilt), chosen
+
+    def apart(self, starts: Baskets, chosen: dict[str, Any]) -> IntArray:
+        """Return the items that only baskets that begin with them may hold: not in --only, or out of stock."""
+        given = np.unique(starts.indices)
+        only = given if chosen["only"] is None else chosen["only"]
+        gone = [item for item, factor in chosen.get("boost", ()) if factor == 0]
+        return given[~np.isin(given, only) | np.isin(given, gone)]
 
     def table(self, law: Law) -> ItemTable | None:
         """Return the table of --table, which --limit needs, None without any limit."""

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from ndpp import answers
@@ -39,7 +40,7 @@ POPULAR = "Consider only the N most popular items; default: all for given items,
 LIFT = "Lift: how many times as often together as independent items would be. Together: the share of baskets with both."
 BY_TIES = "By ties: the part of the lift that missions do not explain; below 1, items of one mission avoid each other."
 BEST = "Improve the basket by exchanges and samples, and say how far from the best one it can be."
-EVERYBODY = "For every customer of the file: their next baskets."
+EVERYBODY = "Recommend for every customer of the file."
 COLUMN = "CSV or Parquet column of the customer of each basket."
 PAIRS = "go together", "stand in for each other"
 """What pairs of the catalogue do."""
@@ -97,24 +98,12 @@ def recommend(
     with working("recommending"):
         model_ = answers.Prepared(law, table, customers=customers)
         order: dict[str, Any] = {"ranking": ranking, "damping": damping, "support": support}
+        shown: dict[str, Any] = {"n": number, "why": why, "ids": ids, "limits": limits.limit or ()}
         if who.history is not None:
             order |= who.asked(law, ids=ids, unknown=reading.unknown)
-            one = answers.recommend(
-                model_, starts[0], n=number, why=why, ids=ids, limits=limits.limit or (), **allowed, **order
-            )
-            found = Recommendations([one], [0])
+            found = Recommendations([answers.recommend(model_, starts[0], **shown, **allowed, **order)], [0])
         else:
-            found = answers.recommend_each(
-                model_,
-                starts,
-                n=number,
-                why=why,
-                ids=ids,
-                limits=limits.limit or (),
-                customers=whose,
-                **allowed,
-                **order,
-            )
+            found = answers.recommend_each(model_, starts, customers=whose, **shown, **allowed, **order)
     impossible = sum(own is None for own in found)
     if impossible and baskets is None:
         answers.recommend(model_, starts[0], **order)  # raises, and says why
@@ -124,9 +113,9 @@ def recommend(
     report = _report(found, starts, ranking, from_file=baskets is not None or len(starts) > 1)
     if whose is not None and baskets is None:
         table_ = Table(["customer", *report.table.header[1:]], report.table.lines)
-        shown = table_ if len(starts) > 1 else report.shown
         data = {name: value for name, value in report.data.items() if name != "basket_ids"}
-        report = report._replace(data={**data, "customers": whose}, table=table_, shown=shown)
+        data["customers"] = whose
+        report = report._replace(data=data, table=table_, shown=table_ if len(starts) > 1 else report.shown)
     emit(report._replace(notes=(*report.notes, *_told(found))), output, as_json=json)
 
 
@@ -277,16 +266,19 @@ def map_(
     lists = Lists(limits, writing.ids, reading.encoding, reading.unknown)
     allowed, chosen = lists.narrowed(kernel, starts.indices)
     kept, how = lists.limited(kernel, starts, chosen)
+    apart = lists.apart(starts, chosen)
+    joining = np.setdiff1d(np.arange(kernel.n_items), apart) if len(apart) else None
     if baskets is not None:
         check_sizes(allowed, starts, [size] * len(starts))
     found: list[list[int]] = []
     gaps: list[float] = []
     with progress(len(starts), "building", show=len(starts) > 1) as bar:
         for items in starts:
+            how_to: dict[str, Any] = {"given": items, "candidates": joining, "limits": kept}
             if best:
-                one = best_set(allowed, size, given=items, limits=kept)
+                one = best_set(allowed, size, **how_to)
                 gaps.append(one.gap)
-            found.append((one.items if best else greedy_map(allowed, size, given=items, limits=kept)).tolist())
+            found.append((one.items if best else greedy_map(allowed, size, **how_to)).tolist())
             bar.advance()
     head: dict[str, Any] = {
         "model_crc32": fingerprint(model),
@@ -299,15 +291,9 @@ def map_(
         head["log_det"] = [kernel.log_det(items) for items in found]
     if best:
         head["gap"] = gaps
-        worst = max(gaps, default=0.0)
-        of = " that keeps the limits" if kept else ""
-        least = (
-            f"at least {100 * math.exp(-worst):.3g} % as probable as the best{of}"
-            if worst
-            else f"the best of its size{of}"
-        )
-        say(
-            f"{'the basket is' if len(found) == 1 else 'every basket is'} {least}"
-            + (f" (gap {worst:.3g})" if worst else "")
-        )
+        worst, of = max(gaps, default=0.0), " that keeps the limits" if kept else ""
+        what = f"the best of its size{of}"
+        if worst:
+            what = f"at least {100 * math.exp(-worst):.3g} % as probable as the best{of} (gap {worst:.3g})"
+        say(f"{'the basket is' if len(found) == 1 else 'every basket is'} {what}")
     target._replace(starts=Starts(starts, from_file=baskets is not None)).write(found, head)

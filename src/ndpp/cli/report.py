@@ -18,7 +18,7 @@ from ndpp._show import printable
 from ndpp._types import FloatArray, IntArray
 from ndpp.answers.records import Pairs
 from ndpp.cli import options as o
-from ndpp.cli.evaluate import compare
+from ndpp.cli.evaluate import TIME, compare
 from ndpp.cli.files import Law, Source, check_output, fingerprint, load_model, require
 from ndpp.cli.guard import say
 from ndpp.cli.info import SMALLEST_SHOWN
@@ -42,6 +42,7 @@ def report(
     test: Annotated[str | None, o.file(TEST)] = None,
     train: Annotated[str | None, o.file(TRAIN)] = None,
     seed: o.Seed = 0,
+    time: Annotated[str | None, typer.Option(metavar="NAME", help=TIME, show_default=False)] = None,
     ids: Annotated[bool, typer.Option("--ids", help="The baskets hold ids (0, 1, 2, …), not labels.")] = False,
     *,
     reading: o.ReadingFor,
@@ -64,7 +65,7 @@ def report(
     law, observed, evaluation = load_model(model), None, None
     with working("evaluating") as now:
         if test is not None:
-            seen, found, notes = compare(law, Source(test, reading), train, ids=ids, rng=seed)
+            seen, found, notes = compare(law, Source(test, reading), train, ids=ids, time=time, rng=seed)
             observed, evaluation = seen.sizes, {"tables": found.tables(), "notes": notes}
         now("describing the model")
         about = contents(law, observed=observed)

@@ -50,7 +50,7 @@ def serve(
         typer.Option(metavar="FILE", help="File with a token that every request must carry.", show_default=False),
     ] = None,
     workers: Annotated[int, typer.Option(metavar="N", min=1, max=256, help="Processes.")] = 1,
-    seconds: Annotated[float, typer.Option(metavar="S", min=0.1, help="Most seconds of work for one request.")] = 10.0,
+    seconds: Annotated[float, typer.Option(metavar="S", min=0.1, help="Time limit in seconds for one request.")] = 10.0,
     category_of: o.CategoryOf = None,
     table: o.ItemTable = None,
     boost: o.Boost = None,

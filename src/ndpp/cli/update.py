@@ -27,10 +27,10 @@ CUSTOMERS = "The customers' file, which counts tonight's orders, too: either bot
 VALIDATION = "Orders that judge the new model; default: a tenth of ORDERS, which is not learned from."
 TIME = "Column of the time, for --customers, and for weekday, month, season and hour, if the model depends on them."
 SEEN = "How many orders the model has seen, if its file does not say."
-OLD = "What an order that the model has seen counts, beside one that is new."
-HALF = "After so many further orders an old one counts half as much; default: all count the same."
-LEAST = "A new item enters once so many orders have it."
-AFTER = "Items that none of so many updates in a row has sold leave."
+OLD = "Weight of an order that the model has seen, relative to a new one."
+HALF = "Number of new orders after which the weight of old ones is halved; default: it never is."
+LEAST = "Minimum number of orders with a new item before it enters the model."
+AFTER = "Remove items that were not sold in this many updates in a row."
 FORCE = "Write the model though it is worse, and learn from orders that were seen before or are unlike all others."
 
 
@@ -51,7 +51,7 @@ def update(
     half_life: Annotated[float | None, o.number(HALF)] = None,
     least_orders: Annotated[int, o.number(LEAST, least=1)] = 3,
     drop: Annotated[
-        list[str] | None, typer.Option(metavar="ITEMS", help="Items that leave, separated by commas; may be repeated.")
+        list[str] | None, typer.Option(metavar="ITEMS", help="Items to remove, separated by commas; may be repeated.")
     ] = None,
     drop_after: Annotated[int | None, o.number(AFTER, least=1)] = None,
     force: Annotated[bool, typer.Option("--force", help=FORCE)] = False,
@@ -83,8 +83,8 @@ def update(
         law, source = load_model(model), Source(orders, reading)
         with stage(f"reading {source.name}"):
             known: dict[str, Any] = {"context": list(law.context), "time": time, "partial": True}
-            known["as_labels"] = law.labels is not None
-            tonight = source.read(**known | ({} if law.labels else {"n_items": law.n_items}))
+            known |= {"as_labels": True} if law.labels else {"as_labels": False, "n_items": law.n_items}
+            tonight = source.read(**known)
             judges = None if validation is None else source.sibling(validation).read(**known)
         with stage("loading torch"):
             from ndpp.learning.updating import update as updated
@@ -99,7 +99,7 @@ def update(
             if customers is not None:
                 _count(customers, beside, found.law_, orders, reading, {"customer": customer, "time": time})
     told = [name for name in context_of(tonight) if judges is None or name in context_of(judges)]
-    emit(_report(output, found, told), None, as_json=json)
+    emit(_report(output, found, told, trained=max_epochs > 0), None, as_json=json)
 
 
 @contextlib.contextmanager
@@ -120,8 +120,8 @@ def _count(path: Path, target: Path, law: Any, orders: str, reading: o.Reading, 
     Customers.load(path, law).update(orders, **columns, **how).save(target)
 
 
-def _report(output: Path, found: Any, known: Sequence[str]) -> Report:
-    """Return what the command prints, about orders, and validation orders, that have these columns of context."""
+def _report(output: Path, found: Any, known: Sequence[str], *, trained: bool) -> Report:
+    """Return what the command prints; ``known`` are the columns of context that orders and validation orders have."""
     data = {name: value for name, value in vars(found).items() if name not in ("law_", "metadata", "shares_before")}
     data = {"output": os.fspath(output), **data, "seen": found.metadata["memory"]["orders"]}
     data["changed"] = [one._asdict() for one in found.changed]
@@ -143,7 +143,7 @@ def _report(output: Path, found: Any, known: Sequence[str]) -> Report:
         told = ", ".join(f"{name} ({before:.1%} → {after:.1%})" for name, before, after in shares[:SHOWN])
         notes.append(f"Missions that changed most: {told}")
     if found.law_.context:
-        notes.append(_about_context(found, known))
+        notes.append(_about_context(found, known) if trained else "Context carried over: there was no training")
     header = ("model", "orders", "seen", "validation log-likelihood", "before", "standard error of the difference")
     row = (data["output"], found.n_orders, round(data["seen"]), found.after, found.before, found.error)
     return Report(data, Table(header, [row]), notes=notes)

@@ -139,19 +139,15 @@ class Rule(NamedTuple):
     def best_for(self, basket: IntArray) -> Recommendation:
         """Return the best items for one basket."""
         (found,) = self.best_of_each(self.law.one_basket(basket))
-        if found is None:
-            found = self.best(
-                scores_of_one(self.law, basket, whole=self.ranking.is_whole), basket
-            )  # raises, and says why
+        if found is None:  # what follows raises, and says why
+            found = self.best(scores_of_one(self.law, basket, whole=self.ranking.is_whole), basket)
         return found
 
     def best_of_each(self, baskets: Baskets) -> list[Recommendation | None]:
         """Return the best items for each basket, None for baskets of probability zero. Scores of some baskets are in memory at a time."""
         found: list[Recommendation | None] = []
-        step, best = (
-            max(1, SCORES // max(1, self.law.n_items)),
-            None if self.caps else Best(self.n, self.allowed, self.unit),
-        )
+        step = max(1, SCORES // max(1, self.law.n_items))
+        best = None if self.caps else Best(self.n, self.allowed, self.unit)
         for start in range(0, len(baskets), step):
             part = baskets[start : start + step]
             chances = scores_or_nan(self.law, part, whole=self.ranking.is_whole, best=best)

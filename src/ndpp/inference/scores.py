@@ -211,10 +211,8 @@ def scores_or_nan(
     free = None if weights is None else weights / law.kept
     out = _at_once(law, baskets, whole, best, free)
     if law.nonempty and not whole:
-        blank = baskets.sizes == 0
-        out[blank] *= (
-            law._free_weights.sum() if free is None else free[blank].sum(axis=1, keepdims=True)
-        )  # P(S ≠ ∅) becomes one
+        blank = baskets.sizes == 0  # P(S ≠ ∅) becomes one
+        out[blank] *= law._free_weights.sum() if free is None else free[blank].sum(axis=1, keepdims=True)
     for i in np.flatnonzero(np.isnan(out[:, 0])):
         with suppress(ZeroProbabilityError):
             own = law if weights is None else law._leaving_out(weights[i], law.nonempty)

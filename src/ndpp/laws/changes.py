@@ -16,10 +16,11 @@ from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.laws.catalogue import Catalogue
 
 NEAR, MOST_STEPS, LONGEST = 1e-11, 60, 4.0
-"""Log-odds of shares agree up to ``NEAR`` after at most so many of Newton's steps, none of which changes a log-factor by more."""
+"""Tolerance of the log-odds of shares, maximum number of Newton steps, and largest change of a log-factor in a step."""
 SLOW = 0.2
-"""If a step leaves more than this part of the differences, the correlations of the items are computed again."""
+"""Derivatives are computed again if a step leaves more than this part of the largest difference."""
 KEEP = "sets", "shares"
+"""What may stay as it was when items join."""
 CERTAIN = 1 - 2.0**-53
 """Larger probabilities count as this one."""
 CARRIED = ("gate", "features")

@@ -29,21 +29,21 @@ from ndpp.laws.gate import Gain, Gate
 from ndpp.learning.run import OutOfTime
 
 CLEAR = 2.0
-"""Standard errors of its gain by which a column must gain to be kept."""
+"""A column is kept if its gain exceeds this many standard errors."""
 TINY = 1e-6
 """Gains that may be due to rounding."""
 STRENGTHS = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3)
 """λ, strongest first; the search ends where validation baskets no longer gain."""
 MAX_LEVELS = 1000
-"""Most values of a column."""
+"""Maximum number of values of a column."""
 MAX_ENTRIES = 2**25
-"""Most entries of a table (128 MB); of more baskets than fit, some are taken at random."""
+"""Maximum number of entries of a table (128 MB); if not all baskets fit, a random sample of them is taken."""
 MOST_LOG = 80.0
-"""Logarithms of entries are cut at this, as such components have no weight."""
+"""Logarithms of entries are clipped to this: only components of negligible weight exceed it."""
 BLOCK = 512
 """Baskets whose weights are gathered at a time."""
 STEPS, FTOL = 100, 1e-7
-"""Most steps of L-BFGS, and the relative gain below which it ends."""
+"""Maximum number of L-BFGS steps, and the relative gain below which it stops."""
 
 
 def check_context(training: Baskets, held_out: Baskets | None) -> None:

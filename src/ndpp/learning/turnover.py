@@ -17,9 +17,9 @@ from ndpp.inference import continuation_scores_many
 from ndpp.laws.similar import similar_items
 
 LIKE, LIKE_ORDERS = 5, 200
-"""How many items a new one is like, and most orders that are asked which."""
+"""Number of items that a new one is like, and maximum number of orders that they are found from."""
 MOST_LIFT = 5.0
-"""Largest difference of the log-odds of an item in one order to its usual ones that counts."""
+"""Log-lifts of an item in one order are clipped to ± this."""
 MOST_POPULAR = 0.9
 """Largest share of the orders that an item enters with."""
 
@@ -63,28 +63,29 @@ def items_entered(
     """Return the law with the new items that enough orders have, the orders over its items, and the new items that are too rare."""
     counts = np.bincount(orders.indices, minlength=orders.n_items)
     new = np.arange(law.n_items, orders.n_items)
-    own = [i for i in new if counts[i] >= check_count(least_orders, "least_orders", least=1)]
-    skipped = tuple(orders.labels[i] for i in new if i not in own) if orders.labels else ()
+    is_frequent = counts[new] >= check_count(least_orders, "least_orders", least=1)
+    skipped = tuple(orders.labels[i] for i in new[~is_frequent]) if orders.labels else ()
     if skipped:
         warnings.warn(
             f"left {many(len(skipped), 'new item')} out, such as {skipped[0]!r}, of which there are fewer than {least_orders} orders",
             DataWarning, stacklevel=3,
         )  # fmt: skip
-    if own:
+    if is_frequent.any():
         assert orders.labels is not None
-        given = like or {}
-        found = {orders.labels[i]: given.get(orders.labels[i]) or _alike(law, orders, i) for i in own}
-        popularity = {orders.labels[i]: min(MOST_POPULAR, counts[i] / len(orders)) for i in own}
+        own = {orders.labels[i]: int(i) for i in new[is_frequent]}
+        given = {label: items for label, items in (like or {}).items() if items is not None}
+        found = {label: given[label] if label in given else _alike(law, orders, i) for label, i in own.items()}
+        popularity = {label: min(MOST_POPULAR, counts[i] / len(orders)) for label, i in own.items()}
         law = law.add_items(found, popularity, keep="shares")
     return law, possible(law, over(orders, law)), skipped
 
 
 def _alike(law: Any, orders: Baskets, item: int) -> dict[str, float]:
     """Return the items that the law expects in the place of a new one, beyond their popularity, with weights."""
-    beside = over(orders[np.array([item in order for order in orders])][:LIKE_ORDERS], law)
-    if (
-        not len(beside) and orders.labels is not None
-    ):  # it comes alone, or with other new ones: like those of similar names
+    assert orders.labels is not None
+    owner = np.repeat(np.arange(len(orders)), orders.sizes)
+    beside = over(orders[owner[orders.indices == item][:LIKE_ORDERS]], law)
+    if not len(beside):  # it comes alone, or with other new ones: like those of similar names
         return similar_items(law, [orders.labels[item]], n=LIKE)[orders.labels[item]]
     usual = np.log(law.inclusion_probabilities().clip(1e-300))
     lifts = (np.log(continuation_scores_many(law, beside).clip(1e-300)) - usual).clip(-MOST_LIFT, MOST_LIFT)
@@ -110,7 +111,10 @@ def items_left(
     if not gone:
         return law, orders, unsold
     rest = law.remove(gone)
-    return rest, over(orders, rest), {name: n for name, n in unsold.items() if name in set(map(str, names_of(rest)))}
+    names, kept = set(map(str, names_of(rest))), over(orders, rest)
+    if not len(kept):
+        raise InvalidInputError("must leave something to learn from; no order has an item that stays", argument="drop")
+    return rest, kept, {name: n for name, n in unsold.items() if name in names}
 
 
 def young_levels(
@@ -120,15 +124,13 @@ def young_levels(
 
     Pseudo-orders would hold them where they were on their first night.
     """
-    place, share = (
-        {name: i for i, name in enumerate(law.labels or ())},
-        np.bincount(orders.indices, minlength=law.n_items),
-    )
-    chances, factors, n = law.inclusion_probabilities() if young else None, {}, len(orders)
-    for name, weight in young.items():
-        if chances is not None and name in place:
-            p = chances[place[name]]
-            mean = np.clip((weight * p + share[place[name]]) / (weight + n), 1e-9, 1 - 1e-9)
-            factors[name] = mean * (1 - p) / (p * (1 - mean))
-    seen = {name: weight + n for name, weight in {**young, **dict.fromkeys(entered, 0.0)}.items() if name in place}
+    place, n = {name: i for i, name in enumerate(law.labels or ())}, len(orders)
+    counts, factors = np.bincount(orders.indices, minlength=law.n_items), {}
+    known = {name: weight for name, weight in young.items() if name in place}
+    chances = law.inclusion_probabilities() if known else np.empty(0)
+    for name, weight in known.items():
+        p = chances[place[name]]
+        mean = np.clip((weight * p + counts[place[name]]) / (weight + n), 1e-9, 1 - 1e-9)
+        factors[name] = mean * (1 - p) / (p * (1 - mean))
+    seen = {name: weight + n for name, weight in {**known, **dict.fromkeys(entered, 0.0)}.items() if name in place}
     return (law.tilt(factors) if factors else law), seen

@@ -5,9 +5,9 @@ What is minimised, from the law P₀ on, is
     −Σ_{S tonight} log P(S) + N · KL(P₀ ‖ P) + penalties on the change of u and X.
 
 N is a quarter of the number of orders that the law has seen, or less if old ones fade: a law knows less than its orders told, and people
-change. The divergence is −log P(S) on average over exact
-samples of P₀, pseudo-orders that weigh N together. On average their gradient at P₀ is zero; what it is for those that were drawn, penalties
-included, is subtracted from every gradient, so that only tonight's orders move the law.
+change. The divergence is −log P(S) on average over exact samples of P₀, pseudo-orders that weigh N together. On average their gradient at
+P₀ is zero; what it is for those that were drawn, penalties included, is subtracted from every gradient, so that only tonight's orders move
+the law.
 """
 
 from __future__ import annotations
@@ -75,13 +75,15 @@ class Memory(NamedTuple):
 
     @classmethod
     def of(cls, about: Mapping[str, Any], seen: float | None) -> Memory:
-        """Return that of a model with these metadata, or of one that has seen so many orders."""
-        if seen is None and MEMORY in about:
-            return cls(**about[MEMORY])
-        told = about.get("baskets", {}) if seen is None else {"number": number(seen, "seen", above_zero=True)}
-        if not told:
+        """Return that of a model with these metadata, which has seen so many orders if that is not None."""
+        known, told = dict(about.get(MEMORY, {})), about.get("baskets", {})
+        if seen is not None:
+            known["orders"] = number(seen, "seen", above_zero=True)
+        elif told and not known:
+            known["orders"] = float(told["weight"] if "weight" in told else told["number"])
+        if not known:
             raise InvalidInputError("the model does not say how many orders it has seen", advice="Say so with {seen}.")
-        return cls(float(told["weight"] if "weight" in told else told["number"]))
+        return cls(**known)
 
 
 class ItemChange(NamedTuple):
@@ -184,19 +186,19 @@ def update(
     validation : like orders, optional
         Orders that judge the new law instead.
     seen : float, optional
-        How many orders the model has seen, if it is a law, or if its file does not say.
+        Number of orders that the model has seen, if it is a law, or if its file does not say.
     old_weight : float
-        What an order that the model has seen counts, beside one that is new.
+        Weight of an order that the model has seen, relative to a new one.
     half_life : float, optional
-        After so many further orders an old one counts half as much. None: all count the same.
+        Number of new orders after which the weight of old ones is halved. None: it never is.
     least_orders : int
-        A new item enters once so many orders have it; until then it is left out of them.
+        Minimum number of orders with a new item before it enters the model; until then it is left out of the orders.
     like : mapping, optional
         What new items behave like, as in ``law.add_items``; others behave like those that the law expects in their place.
     drop : items
-        Items that leave.
+        Items to remove.
     drop_after : int, optional
-        Items that none of so many updates in a row has sold leave, too.
+        Also remove items that were not sold in this many updates in a row.
     force : bool
         Return the new law though it is worse, and count orders though they were seen before or look like those of another shop.
     max_epochs, learning_rate, device, random_state, progress
@@ -317,7 +319,7 @@ def _trained(
     epochs: int, rate: float, device: str, seed: int, progress: Any, force: bool,
 ) -> Any:  # fmt: skip
     """Return the law after some epochs with pseudo-orders that weigh as much as ``weight`` orders."""
-    n = int(np.ceil(min(weight, REPLAYED)))
+    n = max(1, int(np.ceil(min(weight, REPLAYED))))  # of old orders that have faded, nothing may be left
     say_line(f"drawing {many(n, 'pseudo-order')}", progress)
     drawn = law.sample(n, rng=seed, device=None if device == "cpu" else device)
     if not force:
