@@ -100,10 +100,12 @@ def test_the_ranking_is_named(call, model):
     shown = call("recommend", model, "-g", "bread", "--ranking", "completion").out
     assert shown.endswith("Score: the probability of the basket with the item, divided by that without it.\n")
     shown = call("recommend", model, "-g", "bread", "--ranking", "lift").out
-    assert shown.endswith("how many times as likely the item is in a basket that begins so as in any basket.\n")
+    assert shown.endswith("how many times as likely the item is in a basket with the given items as in any basket.\n")
     shown = call("recommend", model, "-g", "bread", "--ranking", "continuation").out
-    assert "Score: the probability that a basket that begins so contains the item in the end. In the order, " in shown
+    score = "Score: the probability that a basket with the given items contains this one, too."
+    assert shown.endswith(f"{score} Popular items are ranked a little lower.\n")
     assert call("recommend", model, "-g", "bread").out == shown
+    assert call("recommend", model, "-g", "bread", "--damping", "0").out.endswith(f"{score}\n")
 
 
 @pytest.mark.parametrize("ranking", list(ndpp.Ranking))

@@ -198,7 +198,7 @@ def _recommended(
             else r.Own(one.item, score, share)
             for one, score, share in zip(items, scores, shares)
         )
-    return r.Recommended(ranking.value, ranking.meaning, items, skipped, person and person.kind)
+    return r.Recommended(ranking.value, rule.meaning, items, skipped, person and person.kind)
 
 
 def _reasons(

@@ -80,7 +80,7 @@ class Why(Scored):
     tied_to: Item | None
     """The item of the basket with the strongest tie, if any is above one."""
     share: float
-    """Share of such baskets that contain the item: of those that begin so or, by completion, of those with just one more item."""
+    """Share of such baskets that contain the item: of those with the given items or, by completion, with just one more."""
     by_item: tuple[TiedTo, ...]
     """Ties to single items of the basket, strongest first."""
 

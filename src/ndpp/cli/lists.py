@@ -122,7 +122,7 @@ class Lists(NamedTuple):
         return ItemTable.read(Source(limits.table).target, law, ids=self.ids, encoding=self.encoding)
 
     def limited(self, law: Law, starts: Baskets, chosen: dict[str, Any]) -> tuple[list[Limit], dict[str, Any]]:
-        """Return the limits on baskets that begin so, and what decided them; ``chosen`` is that of :meth:`narrowed`."""
+        """Return the limits on baskets that begin with these items, and what decided them; ``chosen`` is that of :meth:`narrowed`."""
         table = self.table(law)
         if table is None:
             return [], {}

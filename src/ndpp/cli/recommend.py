@@ -70,8 +70,8 @@ def recommend(
 ) -> None:
     """Recommend items that go well with a basket, best first.
 
-    By default the score of an item is the probability that a basket that begins so contains it in the end; in the order, bestsellers
-    count a little less (--damping). With --ranking completion it is the probability of the basket with the item, divided by its probability
+    By default the score of an item is the probability that a basket with the given items contains it, too; popular items are ranked a
+    little lower (--damping). With --ranking completion it is the probability of the basket with the item, divided by its probability
     without it: what completes a basket that lacks one item. With --ranking lift it is how many times as likely the item is as in any
     basket: what goes with this basket in particular.
 
@@ -169,15 +169,18 @@ def _report(
 ) -> Report:
     """Return what is recommended."""
     table = Table(*found.table())
+    meaning = max(
+        (one.meaning for one in found if one), key=len, default=ranking.meaning
+    )  # next baskets may not be damped
     data: dict[str, Any] = {
         "ranking": ranking.value,
-        "meaning": ranking.meaning,
+        "meaning": meaning,
         "recommendations": [one.data()["items"] if one else [] for one in found],
     }
     if starts.basket_ids is not None:
         data["basket_ids"] = starts.basket_ids
     shown = None if from_file else Table(table.header[2:], [line[2:] for line in table.lines])
-    notes = (ranking.meaning if table.lines else "No item scores above zero.",)
+    notes = (meaning if table.lines else "No item scores above zero.",)
     return Report(data, table, shown, notes)
 
 

@@ -242,7 +242,7 @@ class Customers:
     ) -> Recommendation:
         """Return the items that are most likely in a customer's next basket, with their chances p′.
 
-        ``options`` are those of :func:`ndpp.recommend`; ``damping`` is 0, unless the fit found that another one is better.
+        ``options`` are those of :func:`ndpp.recommend`; ``damping`` is 0 by default.
         """
         options = {"damping": self.habits.damping} | options
         return self.recommend(customer, (), n, history=history, time=time, **options)

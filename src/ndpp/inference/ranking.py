@@ -70,10 +70,9 @@ class Ranking(StrEnum):
 
 
 MEANINGS = {
-    Ranking.CONTINUATION: "Score: the probability that a basket that begins so contains the item in the end. In the order, bestsellers "
-    "count a little less.",
+    Ranking.CONTINUATION: "Score: the probability that a basket with the given items contains this one, too.",
     Ranking.COMPLETION: "Score: the probability of the basket with the item, divided by that without it.",
-    Ranking.LIFT: "Score: how many times as likely the item is in a basket that begins so as in any basket.",
+    Ranking.LIFT: "Score: how many times as likely the item is in a basket with the given items as in any basket.",
 }
 
 
@@ -136,6 +135,11 @@ class Rule(NamedTuple):
             caps = Caps.of(limits, law).joined(caps)
         return cls(law, ranking, n, allowed, unit, shown, caps)
 
+    @property
+    def meaning(self) -> str:
+        """What a score says and, where it is another one, the order."""
+        return self.ranking.meaning + " Popular items are ranked a little lower." * (self.unit is not self.shown)
+
     def best_for(self, basket: IntArray) -> Recommendation:
         """Return the best items for one basket."""
         (found,) = self.best_of_each(self.law.one_basket(basket))
@@ -182,7 +186,7 @@ def recommend(
 ) -> Recommendation:
     """Return the ``n`` best items for a basket, best first; fewer if fewer score above zero.
 
-    By default the score is P(a | J), the probability that a basket that begins so contains the item in the end, and the order is that of
+    By default the score is P(a | J), the probability that a basket with the given items contains this one, too, and the order is that of
     P(a | J) / P(a)^γ with γ = ``damping``: without it, the same bestsellers would lead the lists of most baskets.
 
     Laws and fitted estimators have it as a method, ``model.recommend(basket)``, with the same parameters. For items that go well with each

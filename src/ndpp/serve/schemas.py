@@ -47,7 +47,7 @@ class Ranked(Ask):
 
     ranking: Ranking = Field(
         Ranking.CONTINUATION,
-        description="`continuation`: the probability that a basket that begins so contains the item in the end; `completion`: how many "
+        description="`continuation`: the probability that a basket with the given items contains this one, too; `completion`: how many "
         "times as probable the basket is with the item as without it; `lift`: how many times as likely the item is as in any basket.",
     )
     damping: Share | None = Field(

@@ -47,7 +47,7 @@ function sizes(all, { size }) {
 // -- what goes with it -----------------------------------------------------------------------------------------------------------
 
 const RANKINGS = {
-  continuation: { text: "What baskets that begin like this hold in the end. Bestsellers count a little less.",
+  continuation: { text: "What baskets with these items also hold. Popular items are ranked a little lower.",
     words: ({ share: p, score, popularity }) => [...inSuch(p), `, ${often(score / popularity)} usual`] },
   completion: { text: "If just one item is missing: which one?", words: ({ share: p }) => inSuch(p, "baskets with just one more item") },
   lift: { text: "What is bought here more often than elsewhere.",
