@@ -165,6 +165,7 @@ def test_a_run_is_not_continued_in_another_context(call, mixture, tmp_path, monk
         (["--context", "weekday"], "weekday"),
         (["--context", "shop", "--model", "ndpp"], "--context is for mixtures"),
         (["--context", "shop", "--items", "x.txt"], "--items is for files of ids"),
+        (["--time", "when"], "--time is for --context"),
     ],
 )
 def test_bad_context_is_refused(call, orders, tmp_path, words, message):

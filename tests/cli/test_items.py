@@ -42,6 +42,19 @@ def test_a_shop_changes(call, shop):
     np.testing.assert_allclose(law.log_probs(sets) - law.log_prob([1]), wanted, rtol=1e-6, atol=1e-12)
 
 
+def test_what_updates_remember_gets_new_names(call, shop):
+    """How long an item has been sold, and how long it has not."""
+    law = ndpp.load(shop / "shop")
+    first, second, third = law.labels[:3]
+    memory = {"orders": 100.0, "young": {first: 10.0, second: 20.0}, "unsold": {first: 1, third: 2}}
+    ndpp.save(law, shop / "updated.safetensors", metadata={"memory": memory})
+    (shop / "rename.csv").write_text(f"old,new\n{first},other\n")
+    words = ["--rename", shop / "rename.csv", "-o", shop / "renamed.safetensors"]
+    assert call("items", shop / "updated.safetensors", *words).code == 0
+    wanted = memory | {"young": {"other": 10.0, second: 20.0}, "unsold": {"other": 1, third: 2}}
+    assert ndpp.load_metadata(shop / "renamed.safetensors")["memory"] == wanted
+
+
 def test_the_others_may_keep_their_shares(call, shop):
     old = ndpp.load(shop / "shop")
     (shop / "add.csv").write_text(f"item,like,popularity\nnew one,{old.labels[0]},0.3\n")

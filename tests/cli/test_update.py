@@ -224,9 +224,12 @@ def test_customers_are_counted_with_the_model(call, folder, customers):
     refused = call("update", path, folder / "none.csv", "-o", path, "--customers", customers)
     assert refused.code == 1
     customers.write_bytes(b"spoilt")
-    assert call(*words).code == 1
-    assert path.read_bytes() == old[0]  # either both or none
+    spoilt = call(*words)
     customers.write_bytes(before)
+    for refused in (spoilt, call(*words, "--customer", "client")):
+        assert refused.code == 1
+        assert "epoch" not in refused.err  # said before the training
+    assert (path.read_bytes(), customers.read_bytes()) == old  # either both or none
     assert call(*words).code == 0
     assert path.read_bytes() != old[0]
     bought = {line.split(",")[1] for line in (folder / "tonight.csv").read_text().splitlines() if line.startswith("7,")}

@@ -140,6 +140,8 @@ def fit(
             with stage(f"reading {source.name}{_reading_time(baskets)}"):
                 columns = [name.strip() for name in (context or "").split(",") if name.strip()]
                 require(items is None or not columns, "--items is for files of ids; --context for tables with columns")
+                told = "--time is for --context; name columns such as --context weekday"
+                require(time_column is None or bool(columns), told)
                 known: dict[str, Any] = {"context": columns, "time": time_column}
                 data = source.read(**known | ({} if columns else {"items": items}), as_labels=labels)
                 held_out = None

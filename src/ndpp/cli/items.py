@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -59,8 +59,10 @@ def items(
     assert output is not None
     check_output(output, ".safetensors", inputs=(model, add, remove, rename))
     law: Any = load_model(model)
+    about = load_metadata(model)
     if rename is not None:
-        law = law.rename(_names(rename, encoding))
+        names = _names(rename, encoding)
+        law, about = law.rename(names), _renamed(about, names)
     new: dict[str, Any] = {}
     popularity: dict[str, float] = {}
     if add is not None:
@@ -73,7 +75,7 @@ def items(
         n_gone, law = len(gone), law.remove(gone)
         left = {label: share for label, share in popularity.items() if label in law.catalogue}
         law = law.tilt_to(left) if left else law
-    save(law, output, metadata=load_metadata(model))
+    save(law, output, metadata=about)
     shares = dict(zip(law.labels or (), law.inclusion_probabilities())) if new else {}
     rows = [(label, ", ".join(map(str, like)), shares[label]) for label, like in new.items() if label in shares]
     data = {
@@ -106,6 +108,15 @@ def _names(path: str, encoding: str | None) -> dict[str, str]:
             raise InvalidInputError(f"{where}: expected an old and a new name, one for each item; got {old!r}, {new!r}")
         out[old] = new
     return out
+
+
+def _renamed(about: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the metadata of a model with the new names of the items that ``ndpp update`` remembers."""
+    memory = dict(about.get("memory", {}))
+    for name in ("young", "unsold"):
+        if name in memory:
+            memory[name] = {names.get(item, item): value for item, value in memory[name].items()}
+    return about | {"memory": memory} if memory else about
 
 
 def _new(path: str, law: Any, encoding: str | None) -> tuple[dict[str, Any], dict[str, float]]:

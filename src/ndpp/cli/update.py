@@ -14,6 +14,7 @@ import typer
 from ndpp import answers
 from ndpp._atomic import one_writer, replacing
 from ndpp._show import Table
+from ndpp.baskets.orders import Orders
 from ndpp.baskets.weighted import context_of
 from ndpp.cli import options as o
 from ndpp.cli.files import OTHER_FORMATS, Source, check_output, item_ids, load_model, require
@@ -86,6 +87,7 @@ def update(
             known |= {"as_labels": True} if law.labels else {"as_labels": False, "n_items": law.n_items}
             tonight = source.read(**known)
             judges = None if validation is None else source.sibling(validation).read(**known)
+            lines = None if customers is None else _lines(customers, law, orders, reading, customer, time)
         with stage("loading torch"):
             from ndpp.learning.updating import update as updated
         leaving = [law.labels[i] if law.labels else int(i) for i in item_ids(law, drop, ids=False)]
@@ -97,7 +99,7 @@ def update(
         with stage(f"saving {os.fspath(output)}"), replacing(output) as made, _customers(customers) as beside:
             save(found, made)
             if customers is not None:
-                _count(customers, beside, found.law_, orders, reading, {"customer": customer, "time": time})
+                _count(customers, beside, found.law_, lines)
     told = [name for name in context_of(tonight) if judges is None or name in context_of(judges)]
     emit(_report(output, found, told, trained=max_epochs > 0), None, as_json=json)
 
@@ -112,12 +114,21 @@ def _customers(path: Path | None) -> Iterator[Path]:
         yield temporary
 
 
-def _count(path: Path, target: Path, law: Any, orders: str, reading: o.Reading, columns: dict[str, str]) -> None:
+def _lines(path: Path, law: Any, orders: str, reading: o.Reading, customer: str, time: str) -> Orders:
+    """Return the order lines that customers will count; what is wrong with them, or with the file, is said before the training."""
+    from ndpp.customers import Customers
+
+    Customers.load(path, law)
+    how: dict[str, Any] = {name.replace("from_", "format"): value for name, value in vars(reading).items()}
+    how |= {"as_labels": True} if law.labels else {"as_labels": False, "n_items": law.n_items}
+    return Orders.read(orders, customer=customer, time=time, **how)
+
+
+def _count(path: Path, target: Path, law: Any, orders: Any) -> None:
     """Write the customers' file after tonight's orders."""
     from ndpp.customers import Customers
 
-    how = {name.replace("from_", "format"): value for name, value in vars(reading).items()}
-    Customers.load(path, law).update(orders, **columns, **how).save(target)
+    Customers.load(path, law).update(orders).save(target)
 
 
 def _report(output: Path, found: Any, known: Sequence[str], *, trained: bool) -> Report:

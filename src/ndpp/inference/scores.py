@@ -317,6 +317,6 @@ def _scores_with_background(kernel: LowRankKernel, rows: IntArray) -> FloatArray
 
 def _impossible(ids: IntArray) -> ZeroProbabilityError:
     return ZeroProbabilityError(
-        f"scores are relative to the basket, and {ids.tolist()} has det L = 0: it never occurs by itself. Drop an item, or "
-        "use kernel.inclusion_probabilities(given=…), which tells whether it can be part of a larger set."
+        f"scores are relative to the basket, and {ids.tolist()} has probability zero: it never occurs by itself. Drop an item, "
+        "or use law.inclusion_probabilities(given=…), which tells whether it can be part of a larger set."
     )
