@@ -8,8 +8,7 @@ of the best precision on every data set. The test baskets are looked at once, wi
     python experiments/publish/begun_baskets.py groceries.baskets.gz uk_retail.baskets.gz=uk_retail.safetensors [-o FILE.json]
 
 A data set is a file with the item ids of a basket per line; a model that follows ``=`` is loaded instead of being fitted with the
-default settings. ``--times`` measures :func:`ndpp.recommend_many` on begun test baskets, and ``--against SRC`` the same with the
-package in another folder, in the same run.
+default settings. ``--times BASKETS`` measures :func:`ndpp.recommend_many` on begun test baskets instead.
 """
 
 from __future__ import annotations
@@ -17,9 +16,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,6 +28,13 @@ from ndpp_experiments.record import machine
 
 GIVEN, LISTED, BESTSELLERS, LOSS, SEED = (1, 2, 3, 5), 5, 10, 0.04, 0
 GAMMAS = (0.0, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 1.0)
+BULK: dict[str, dict[str, Any]] = {
+    "`continuation`": {},
+    "`continuation`, `damping=0`": {"damping": 0.0},
+    "`lift`": {"ranking": "lift"},
+    "`completion`": {"ranking": "completion"},
+}
+"""Rankings that are timed, with their parameters."""
 
 
 class Data(NamedTuple):
@@ -124,46 +127,19 @@ def choose(records: list[dict[str, Any]]) -> float:
     return max(able, default=0.0)
 
 
-def time_bulk(argument: str, n_baskets: int, names: list[str]) -> list[dict[str, Any]]:
+def time_bulk(argument: str, n_baskets: int) -> list[dict[str, Any]]:
     """Return CPU seconds per basket of rankings of many baskets, one to five given items in equal parts."""
     data, records = read(argument), []
-    law, overall = data.law, data.law.inclusion_probabilities()
     lists = [list(b) for j in GIVEN for b in begin(data.test, j, n_baskets // len(GIVEN)).given]
-    baskets = Baskets.from_lists(lists, n_items=law.n_items)
-
-    def rank(name: str, some: Baskets) -> None:
-        if name != "damped":
-            recommend_many(law, some, ranking=Ranking(name))
-            return
-        from ndpp.laws.begun import Begun, parts
-
-        for part in parts(law, some):
-            Begun(law, some[part]).best(10, overall >= 0, np.where(overall > 0, overall, 1.0) ** 0.25)
-
-    for name in names:
-        rank(name, baskets[:2])  # prepares the law
+    baskets = Baskets.from_lists(lists, n_items=data.law.n_items)
+    for name, how in BULK.items():
+        recommend_many(data.law, baskets[:2], **how)  # prepares the law
         start = time.process_time()
-        rank(name, baskets)
+        recommend_many(data.law, baskets, **how)
         seconds = (time.process_time() - start) / len(baskets)
         records.append({"data": data.name, "ranking": name, "baskets": len(baskets), "cpu_seconds": seconds})
-        print(records[-1], file=sys.stderr, flush=True)
+        print(records[-1], flush=True)
     return records
-
-
-def time_both(arguments: list[str], n_baskets: int, against: str | None) -> list[dict[str, Any]]:
-    """Return times of this package, and of continuation with that in another folder for fewer baskets, each in its own process."""
-    here, out = str(Path(sys.modules["ndpp"].__file__ or "").parents[1]), []
-    runs = [(here, n_baskets, "continuation,damped,lift")]
-    if against:
-        runs += [(against, n_baskets // 5, "continuation"), (here, n_baskets // 5, "continuation")]
-    for argument in arguments:
-        for source, n, names in runs:
-            command = [sys.executable, __file__, argument, "--times", str(n), "--rankings", names]
-            environment = {**os.environ, "PYTHONPATH": source}
-            done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
-            version = "before" if source == against else "now"
-            out += [{"version": version, **record} for record in json.loads(done.stdout)]
-    return out
 
 
 def main() -> None:
@@ -172,16 +148,11 @@ def main() -> None:
     parser.add_argument("--validation", type=int, default=150, help="validation baskets per number of given items")
     parser.add_argument("--test", type=int, default=300, help="test baskets per number of given items")
     parser.add_argument("--times", type=int, metavar="BASKETS", help="only measure the time of so many begun baskets")
-    parser.add_argument("--rankings", help=argparse.SUPPRESS)
-    parser.add_argument("--against", metavar="SRC", help="folder of another version of the package")
     parser.add_argument("-o", "--output", type=Path)
     chosen = parser.parse_args()
     with threadpoolctl.threadpool_limits(1):
-        if chosen.rankings:
-            print(json.dumps(time_bulk(chosen.data[0], chosen.times, chosen.rankings.split(","))))
-            return
         if chosen.times:
-            result: dict[str, Any] = {"times": time_both(chosen.data, chosen.times, chosen.against)}
+            result: dict[str, Any] = {"times": [r for data in chosen.data for r in time_bulk(data, chosen.times)]}
         else:
             sets = [read(argument) for argument in chosen.data]
             validation = [r for data in sets for r in judge(data, data.validation, GAMMAS, chosen.validation)]
