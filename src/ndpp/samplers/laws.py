@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache, singledispatch
+from functools import lru_cache, partial, singledispatch
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
@@ -210,7 +210,7 @@ def remembered(law: Law, prepare: Callable[..., Sampler], options: dict[str, Any
         cache = Cache(memory)
         object.__setattr__(law, "_drawers", cache)  # with two threads, one of their caches stays
 
-    def make() -> Kept:
+    def make(prepare: Callable[..., Sampler] = prepare, **options: Any) -> Kept:
         # The sampler has a twin of the law: what the law keeps does not refer to it, so that it is freed with its last user.
         twin = object.__new__(type(law))
         vars(twin).update((name, value) for name, value in vars(law).items() if name != "_drawers")
@@ -219,21 +219,28 @@ def remembered(law: Law, prepare: Callable[..., Sampler], options: dict[str, Any
             vars(law).setdefault(name, value)
         return found
 
-    return cache.remember(tuple(key), make).sampler
+    def complete() -> Kept:
+        # What does not depend on the given items is prepared once.
+        check_size(law, given, size)
+        any_set: Any = cache.remember("any set", partial(make, Exact.prepare, memory=memory), pinned=True).sampler
+        return Kept(any_set.kernel, any_set.to_complete(given, size), any_set.index, any_set.ladder.shared)
+
+    is_bare = isinstance(law, LowRankKernel) and law.background is None and key[2] is None and not len(excluded)
+    return cache.remember(tuple(key), complete if is_bare and len(key) == 5 else partial(make, **options)).sampler
 
 
 class Kept:
-    """A sampler that stays with its law. What it caches while it draws counts, too."""
+    """A sampler that stays with its law. What it caches while it draws counts, too, but not what it shares with others."""
 
-    def __init__(self, law: Law, sampler: Sampler) -> None:
+    def __init__(self, law: Law, sampler: Sampler, *shared: Any) -> None:
         self.sampler, self._caches = sampler, list[Cache]()
-        seen = {id(law), *(id(_owner(part)) for part in list(vars(law).values()))}
+        seen = {id(law), *(id(_owner(part)) for part in [*vars(law).values(), *shared])}
         self._fixed = _bytes_of(sampler, seen, self._caches)
 
     @property
     def n_bytes(self) -> int:
         """Bytes of the sampler, in addition to those of the law."""
-        return self._fixed + sum(cache.n_bytes for cache in self._caches)
+        return self._fixed + sum(cache.own_bytes for cache in self._caches)
 
 
 def _owner(array: Any) -> Any:

@@ -178,9 +178,22 @@ def test_a_sampler_is_prepared_once(background):
         assert other.sample(20, size=3, rng=0).to_lists() == drawn
 
 
+def test_what_does_not_depend_on_given_items_is_prepared_once():
+    kernel = LowRankKernel(np.random.default_rng(0).standard_normal((60, 20)), np.eye(20) + 0.2 * skew(20))
+    asked = [{"size": 3, "given": [1]}, {"given": [2, 5]}, {"size": 4}]
+    samplers = [kernel.sampler(**options) for options in asked]
+    for sampler, options in zip(samplers, asked):
+        assert (
+            sampler.sample(20, rng=1).baskets
+            == ndpp.samplers.Exact.prepare(kernel, **options).sample(20, rng=1).baskets
+        )
+        assert sampler.eigen is samplers[0].eigen
+        assert sampler.index is samplers[0].index
+
+
 def test_what_is_remembered_is_bounded():
     kernel = LowRankKernel(np.random.default_rng(0).standard_normal((60, 20)), np.eye(20) + 0.2 * skew(20))
-    memory = 2**18
+    memory = 3 * 2**14
     samplers = [kernel.sampler(size=k, memory=memory) for k in range(1, 13)]
     for k, sampler in enumerate(samplers, 1):
         sampler.sample(5, rng=0)

@@ -9,6 +9,7 @@ import pytest
 
 from kernels import BY_NAME, Case, eighths, skew
 from ndpp import LowRankKernel
+from ndpp.linalg import coordinates
 from ndpp.samplers import Exact
 from ndpp.samplers.exact.ladder import Cache
 from ndpp.samplers.exact.routes import Done, Unfinished
@@ -131,6 +132,19 @@ def test_rows_in_eigencoordinates_are_not_kept_without_the_memory():
     assert len(kept.clock.eigen.source.kept) == kept.kernel.n_rows
     assert len(not_kept.clock.eigen.source.kept) == 0
     assert not_kept.clock.eigen.n_bytes < 30_000
+
+
+def test_sides_of_the_items_proposed_most_often_are_kept_beside_X(monkeypatch):
+    monkeypatch.setattr(coordinates, "DENSE_ENTRIES", 1_000)
+    even, memory = plain(200, 40), 2 * 16 * 40 * 50
+    scales = np.where(np.arange(200) % 5 == 1, 100.0, 1.0)
+    uneven = LowRankKernel(even.X * scales[:, None], even.W)
+    sampler, others = Exact.prepare(uneven, size=10, memory=memory), Exact.prepare(uneven, size=10, memory=0)
+    assert uneven.coordinates.Q is None
+    assert len(sampler.eigen.source.kept) == 50
+    assert (sampler.eigen.source.place[scales > 1] >= 0).all()
+    assert len(others.eigen.source.kept) == len(Exact.prepare(even, size=10, memory=memory).eigen.source.kept) == 0
+    assert sampler.sample(20, rng=0).baskets == others.sample(20, rng=0).baskets
 
 
 def test_a_cache_drops_what_was_used_longest_ago():

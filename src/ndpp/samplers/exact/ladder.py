@@ -33,11 +33,12 @@ class Cache:
     """Values that depend on their keys alone, so that the cache changes times and never results. Threads may share it.
 
     The values used last are kept, within a budget of bytes: at least one, whatever its size, and those that are pinned, which others refer
-    to. Every byte of them counts. Values may grow: they are measured again when a value is made, and after ``measured`` others are used.
+    to. Every byte of them counts, and so do those of the cache ``beside``, which others may share. Values may grow: they are measured
+    again when a value is made, and after ``measured`` others are used.
     """
 
-    def __init__(self, memory: int, measured: int = 1) -> None:
-        self.memory, self.measured = memory, measured
+    def __init__(self, memory: int, measured: int = 1, beside: Cache | None = None) -> None:
+        self.memory, self.measured, self.beside = memory, measured, beside
         self._pinned: dict[Hashable, Any] = {}
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
         self._sizes: dict[Hashable, int] = {}
@@ -65,13 +66,14 @@ class Cache:
                 values[key] = value
                 self._used.add(key)
             self._measure()
-            while len(self._kept) > 1 and self._total > self.memory:
+            budget = self.memory - (0 if self.beside is None else self.beside.n_bytes)
+            while len(self._kept) > 1 and self._total > budget:
                 self._total -= self._sizes.pop(self._kept.popitem(last=False)[0])
             return value  # type: ignore[no-any-return]
 
     def _measure(self) -> None:
-        """Count the bytes of the values that were used since they were last counted: they may have grown."""
-        for key in self._used:
+        """Count the bytes of the values that were used since they were last counted, and of pinned ones: they may have grown."""
+        for key in {*self._used, *self._pinned}:
             value = self._pinned.get(key, self._kept.get(key))
             before, self._sizes[key] = self._sizes.get(key, 0), n_bytes_of(value)
             self._total += self._sizes[key] - before
@@ -86,11 +88,16 @@ class Cache:
         return [self.remember(key, partial(found.__getitem__, key)) for key in keys]
 
     @property
-    def n_bytes(self) -> int:
+    def own_bytes(self) -> int:
         """Bytes of all values."""
         with self._lock:
             self._measure()
             return self._total
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of all values, and of those beside them."""
+        return self.own_bytes + (0 if self.beside is None else self.beside.n_bytes)
 
 
 class Circle(NamedTuple):
@@ -102,10 +109,14 @@ class Circle(NamedTuple):
 
 
 class Ladder:
-    """Z(t) = R − RQ_Yᵀ(Q_Y R Q_Yᵀ)⁻¹Q_Y R on circles of radius exp(l·RUNG_STEP), l any integer, for given items with rows Q_Y."""
+    """Z(t) = R − RQ_Yᵀ(Q_Y R Q_Yᵀ)⁻¹Q_Y R on circles of radius exp(l·RUNG_STEP), l any integer, for given items with rows Q_Y.
 
-    def __init__(self, coords: Coordinates, given: FloatArray, memory: int) -> None:
-        self.coords, self.given, self.cache = coords, given, Cache(memory)
+    ``shared`` caches what does not depend on the given items, for other ladders of the same kernel as well.
+    """
+
+    def __init__(self, coords: Coordinates, given: FloatArray, memory: int, shared: Cache | None = None) -> None:
+        self.coords, self.given, self.shared = coords, given, Cache(memory) if shared is None else shared
+        self.cache = Cache(memory, beside=self.shared)
 
     def circle(self, rung: int, count: int) -> Circle:
         """Return Z at ``count`` nodes of the circle (half of them; the rest are conjugates)."""

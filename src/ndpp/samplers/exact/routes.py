@@ -65,12 +65,12 @@ class Target:
     @property
     def basis(self) -> EigenBasis | None:
         """The eigenbasis of the kernel; None if it has none."""
-        return self.ladder.cache.remember("basis", lambda: EigenBasis.of(self.kernel.coordinates), pinned=True)
+        return self.ladder.shared.remember("basis", lambda: EigenBasis.of(self.kernel.coordinates), pinned=True)
 
     @property
     def eigen(self) -> EigenRows | None:
         """The items in eigencoordinates; None without an eigenbasis."""
-        basis, cache = self.basis, self.ladder.cache
+        basis, cache = self.basis, self.ladder.shared
         if basis is None:
             return None
         return cache.remember("eigen", lambda: EigenRows.of(self.kernel, basis, cache.memory), pinned=True)

@@ -29,6 +29,8 @@ from ndpp.rows.scaled import Multiplied
 Rows: TypeAlias = AnyArray | LowRankKernel
 """An array (n, w), whose row a is that of item a; or a kernel, which fetches rows of Q from its store."""
 
+BLOCK = 4096
+"""Items whose sides are computed at a time."""
 LEFT, RIGHT = -1, 1
 """On which side of F a vector stands."""
 
@@ -182,10 +184,12 @@ class Sides(NamedTuple):
     def of(cls, rows: Rows, factors: FloatArray, to_left: FloatArray, to_right: FloatArray, which: IntArray) -> Sides:
         """Compute the sides of some items, those that are proposed most often, once for all samples."""
         is_half = bool(np.array_equal(to_left, 2 * to_right))  # as it is if B is skew
-        own = np.empty((len(which), len(to_left)))
-        if len(which):
-            take(which, rows, factors, own)
-        kept = own @ to_left if is_half else np.concatenate([own @ to_left, own @ to_right], axis=1)
+        both = to_left if is_half else np.concatenate([to_left, to_right], axis=1)
+        kept = np.empty((len(which), both.shape[1]))
+        for start in range(0, len(which), BLOCK):
+            own = np.empty((len(which[start : start + BLOCK]), len(both)))
+            take(which[start : start + BLOCK], rows, factors, own)
+            np.dot(own, both, out=kept[start : start + BLOCK])
         place = np.full(len(rows) if len(which) and isinstance(rows, np.ndarray) else 0, -1, np.int32)
         place[which] = np.arange(len(which))
         return cls._read_only(rows, factors, to_left, to_right, kept, place, is_half)
@@ -249,12 +253,18 @@ class EigenRows(NamedTuple):
     def of(cls, kernel: LowRankKernel, basis: EigenBasis, memory: int) -> EigenRows:
         """Return the sides of a kernel with this basis.
 
-        If Q is kept, they are computed once for all items, O(n r²), unless that would take more than ``memory`` bytes.
+        They are computed once, O(r²) each: for all items, if Q is kept, unless that would take more than ``memory`` bytes. If only X is in
+        memory, for those proposed most often, within half of ``memory``, if these are most proposals.
         """
         to_sides, (rows, factors, to_q), Q = basis.to_sides, rows_of(kernel), kernel.coordinates.Q
         left, right = to_sides if to_q is None else to_q @ to_sides
-        n_kept = 0 if Q is None or 2 * 8 * len(Q) * left.shape[1] > memory else len(Q)
-        source = Sides.of(rows, factors, left, right, np.arange(n_kept))
+        which, leverage, n_bytes = np.arange(kernel.n_rows), kernel.coordinates.leverage, 2 * 8 * left.shape[1]
+        if to_q is not None and (most := memory // 2 // n_bytes) < len(which):
+            which = np.argpartition(-leverage, most)[:most]
+        is_worth = 2 * leverage[which].sum() > leverage.sum() if Q is None else n_bytes * len(which) <= memory
+        if isinstance(rows, LowRankKernel) or not is_worth:
+            which = which[:0]
+        source = Sides.of(rows, factors, left, right, which)
         return cls(
             basis.values,
             basis.multiplicity,

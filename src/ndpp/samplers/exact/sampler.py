@@ -19,7 +19,7 @@ distribution. Cost per sample of k items:
 * ``nodes``, for all kernels and sizes, and for the rest of a sample that fails a monitor elsewhere: O(k N r²) (:mod:`.node_route`).
 
 Preparing is one QR of X. Memory in addition to X: the leverage table, at most ``memory`` bytes of circles, routes and rows in
-eigencoordinates (16nr bytes, if Q is kept and ``memory`` allows it), and for ``nodes`` one set of node matrices per thread, 8 N r² bytes.
+eigencoordinates (16r bytes per item, of those that are proposed most often if not all fit), and for ``nodes`` one set of node matrices per thread, 8 N r² bytes.
 
 The radius follows the sample: as items are added, the remaining size drifts from its mean at the old radius, and the sampler re-centres on
 another rung of a geometric ladder. Monitors, on every item: tr M = k − |Y| (shows any bias of the rule), the surviving fraction
@@ -106,7 +106,7 @@ class Exact(Target, Sampler):
         return with_engine(any_set.to_complete(given, size), device)
 
     def to_complete(self, given: Items, size: int | None) -> Exact:
-        """Return the sampler of sets with these items, for the same kernel and memory, with the same table."""
+        """Return the sampler of sets with these items, for the same kernel and memory; they share what does not depend on the items."""
         kernel = self.kernel
         rows = np.sort(kernel.rows_of(given, "given"))
         q = kernel.q_rows(rows)
@@ -115,7 +115,7 @@ class Exact(Target, Sampler):
         law = kernel.free_law(q) if size is None else tilted_law(kernel.coordinates, 1.0, q)
         if law.log_weight == -np.inf:
             raise ZeroProbabilityError(f"the {len(rows)} given items never occur together; give fewer or other items")
-        ladder = Ladder(kernel.coordinates, q, self.ladder.cache.memory)
+        ladder = Ladder(kernel.coordinates, q, self.ladder.cache.memory, self.ladder.shared)
         return replace(self, given=rows, ladder=ladder, size_law=law.law, size=size)
 
     def draw(self, rng: np.random.Generator) -> Draw:
