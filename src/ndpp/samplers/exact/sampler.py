@@ -19,7 +19,8 @@ distribution. Cost per sample of k items:
 * ``nodes``, for all kernels and sizes, and for the rest of a sample that fails a monitor elsewhere: O(k N r²) (:mod:`.node_route`).
 
 Preparing is one QR of X. Memory in addition to X: the leverage table, at most ``memory`` bytes of circles, routes and rows in
-eigencoordinates (16r bytes per item, of those that are proposed most often if not all fit), and for ``nodes`` one set of node matrices per thread, 8 N r² bytes.
+eigencoordinates (16r bytes per item; of the items that are proposed most often, if not all fit), and for ``nodes`` one set of node
+matrices per thread, 8 N r² bytes.
 
 The radius follows the sample: as items are added, the remaining size drifts from its mean at the old radius, and the sampler re-centres on
 another rung of a geometric ladder. Monitors, on every item: tr M = k − |Y| (shows any bias of the rule), the surviving fraction
