@@ -79,18 +79,18 @@ def test_completions_go_on_where_they_stopped(call, models, tmp_path, monkeypatc
     words = ["complete", models / "shelf.safetensors", "-", "--add", 1, "-n", 2, "--seed", 4, "-o"]
     half = "tea\t\nbread\tjam\nrice\t\npesto\ttea\n"
     assert call(*words, tmp_path / "whole.txt", stdin=half).code == 0
-    prepare, calls = Exact.prepare, iter(range(prepared))
+    complete, calls = Exact.to_complete, iter(range(prepared))
 
-    def interrupted(*args, **options):
-        if next(calls, None) is None:
+    def interrupted(sampler, given, size):
+        if len(given) and next(calls, None) is None:
             raise KeyboardInterrupt
-        return prepare(*args, **options)
+        return complete(sampler, given, size)
 
-    monkeypatch.setattr(Exact, "prepare", interrupted)
+    monkeypatch.setattr(Exact, "to_complete", interrupted)
     done = call(*words, tmp_path / "out.txt", stdin=half)
     assert done.code == 130
     assert (f"saved {2 * prepared} of 8 baskets in" if prepared else "no basket was drawn yet") in done.err
-    monkeypatch.setattr(Exact, "prepare", prepare)
+    monkeypatch.setattr(Exact, "to_complete", complete)
     assert call(*words, tmp_path / "out.txt", "--resume", stdin=half).code == 0
     assert (tmp_path / "out.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
 
