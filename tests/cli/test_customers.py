@@ -96,6 +96,16 @@ def test_all_customers_and_baskets_of_theirs(fitted, call, suffix):
     assert [[row["item"] for row in one] for one in got["recommendations"]] == [list(one.labels) for one in expected]
 
 
+def test_the_order_is_told_where_it_is_not_that_of_the_scores(fitted, call):
+    """Next baskets are listed by probability, begun ones with a discount for popular items, and so are all if only some are empty."""
+    (fitted / "carts.csv").write_text("cart,who,item\nx,c4,\ny,c4,bread\n")
+    words = ("--basket", "cart", "--customer-column", "who", "-n", 2)
+    plain = call(*ASK, "--all-customers", "-n", 2, "--json").json["meaning"]
+    told = call(*ASK, "carts.csv", *words, "--json").json["meaning"]
+    assert told == f"{plain} Popular items are ranked a little lower."
+    assert call(*ASK, "carts.csv", *words, "--damping", 0, "--json").json["meaning"] == plain
+
+
 def test_new_orders_are_counted_once_and_a_customer_is_deleted(fitted, call):
     law, file = shelf_kernel(), fitted / "shop.customers"
     before = ndpp.Customers.load(file, law).factors("c4")

@@ -83,7 +83,8 @@ def recommend_each(
 ) -> Recommendations[r.Recommended]:
     """Return :func:`recommend` of each basket, None for baskets of probability zero: thousands of baskets in a few seconds.
 
-    ``customers`` are the ids of those whose baskets these are.
+    ``customers`` are the ids of those whose baskets these are. All are ordered alike: as next baskets if all are empty, else as baskets
+    that have begun.
     """
     plain, given = Prepared.of(model), np.unique(baskets.indices)
     own = plain.boosted(boost, given)

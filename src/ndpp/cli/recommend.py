@@ -169,9 +169,7 @@ def _report(
 ) -> Report:
     """Return what is recommended."""
     table = Table(*found.table())
-    meaning = max(
-        (one.meaning for one in found if one), key=len, default=ranking.meaning
-    )  # next baskets may not be damped
+    meaning = next((one.meaning for one in found if one), ranking.meaning)  # the same for all
     data: dict[str, Any] = {
         "ranking": ranking.value,
         "meaning": meaning,

@@ -192,11 +192,11 @@ def remembered(law: Law, prepare: Callable[..., Sampler], options: dict[str, Any
     Not on a GPU; and mixtures with shared ties keep what draws from their components instead (:mod:`.shared`).
     """
     size, memory = options["size"], options["memory"]
-    is_plain = size is None or (isinstance(size, (int, np.integer)) and not isinstance(size, bool))
+    is_number = isinstance(size, (int, np.integer)) and not isinstance(size, bool)
     if (
         isinstance(law, SharedTies)
         or options["device"] not in (None, "cpu")
-        or not is_plain
+        or not (size is None or is_number)
         or not isinstance(memory, int)
     ):
         return prepare(law, **options)
@@ -225,8 +225,9 @@ def remembered(law: Law, prepare: Callable[..., Sampler], options: dict[str, Any
         any_set: Any = cache.remember("any set", partial(make, Exact.prepare, memory=memory), pinned=True).sampler
         return Kept(any_set.kernel, any_set.to_complete(given, size), any_set.index, any_set.ladder.shared)
 
-    is_bare = isinstance(law, LowRankKernel) and law.background is None and key[2] is None and not len(excluded)
-    return cache.remember(tuple(key), complete if is_bare and len(key) == 5 else partial(make, **options)).sampler
+    is_whole = options.get("component") is None and "limits" not in options and not len(excluded)
+    is_plain = is_whole and isinstance(law, LowRankKernel) and law.background is None
+    return cache.remember(tuple(key), complete if is_plain else partial(make, **options)).sampler
 
 
 class Kept:
