@@ -254,7 +254,7 @@ class EigenRows(NamedTuple):
         """Return the sides of a kernel with this basis.
 
         They are computed once, O(r²) each: for all items, if Q is kept, unless that would take more than ``memory`` bytes. If only X is in
-        memory, for those proposed most often, within half of ``memory``, if these are most proposals.
+        memory, they are those of the items proposed most often, within half of ``memory``, provided that most proposals are of these.
         """
         to_sides, (rows, factors, to_q), Q = basis.to_sides, rows_of(kernel), kernel.coordinates.Q
         left, right = to_sides if to_q is None else to_q @ to_sides
