@@ -78,6 +78,19 @@ def test_rare_and_new_items_follow_their_features(fitted, tmp_path):
     assert plain.law_.features is None
 
 
+def test_an_updated_model_still_knows_what_features_mean(fitted):
+    """A model that is updated every night still adds items by their features."""
+    model, before = fitted[1], fitted[1].law_.features
+    night = draw(60, 5)
+    for epochs in (0, 1):
+        found = ndpp.update(model, night, max_epochs=epochs, force=True)
+        for kept, own in zip(found.law_.features, before):
+            np.testing.assert_array_equal(kept, own)
+        new = found.law_.add_items(features={"candy": [1.0, 0.0], "lemon": [0.0, 1.0]}, popularity=0.05)
+        candy, lemon = new.inclusion_probabilities(given=["sweet 0"])[12:]
+        assert candy > 5 * lemon
+
+
 def test_kinds_of_features():
     frame = pytest.importorskip("pandas").DataFrame(KIND, index=LABELS).iloc[::-1]
     for value in (KIND, sparse.csr_array(KIND), frame, dict(zip(LABELS, KIND))):

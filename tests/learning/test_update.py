@@ -10,7 +10,7 @@ import ndpp
 from ndpp import Baskets
 from ndpp.errors import DataWarning, InvalidInputError, RefusedUpdateError
 from ndpp.learning.updating import pull_of
-from ndpp.learning.warm import warm_objective
+from ndpp.learning.warm import Training, warm_objective
 
 NAMES = [f"item {i}" for i in range(8)]
 SEEN = 1000
@@ -74,7 +74,7 @@ def test_a_warm_start_is_the_law(name):
     law = LAWS[name]()
     sets = Baskets.from_lists([[j for j in range(8) if i >> j & 1] for i in range(1, 256)], n_items=8, labels=NAMES)
     sets = sets.select(max_size=law.max_size)
-    made = warm_objective(law, sets, sets, device="cpu", dtype=torch.float64, seed=0)
+    made = warm_objective(law, Training(sets, sets, "cpu", torch.float64, 0))
     np.testing.assert_allclose(made.log_probs(made.start), law.log_probs(sets), atol=1e-9)
     again = made.law(made.finish(made.start), law.labels)
     again = again._leaving_out(again.weights)
@@ -95,7 +95,7 @@ def test_pseudo_orders_alone_do_not_move_the_law(name):
     """Nor does their choice: the gradient of every batch is that of tonight's orders, as long as the law has not changed."""
     law = LAWS[name]()
     orders = restated(law.sample(120, rng=0))
-    goal, anchor = (warm_objective(law, orders, orders, device="cpu", dtype=torch.float64, seed=0) for _ in range(2))
+    goal, anchor = (warm_objective(law, Training(orders, orders, "cpu", torch.float64, 0)) for _ in range(2))
     pull = pull_of(anchor, 100)
     last = goal.loss(goal.start, np.arange(100, 120), 0).gradient
     for which in (np.arange(7), np.arange(30, 110)):

@@ -28,7 +28,6 @@ from ndpp.cli.guard import ALIASES, ARGUMENTS, Interrupted
 from ndpp.cli.output import Report, emit, working
 from ndpp.errors import TrainingInterruptedWarning, UnfinishedRunError
 from ndpp.laws.files import save
-from ndpp.laws.mixture import Mixture
 
 Kind = StrEnum("Kind", "mixture ndpp ondpp symmetric")
 """Kinds of models."""
@@ -165,7 +164,7 @@ def fit(
             with stage(f"finishing: saving {os.fspath(output)}"):
                 save(estimator.law_, output, metadata=about)
             part.unlink(missing_ok=True)
-    emit(_report(output, estimator.law_, about), None, as_json=json)
+    emit(_report(output, kind, estimator.law_, about), None, as_json=json)
 
 
 def _reading_time(path: str) -> str:
@@ -183,11 +182,11 @@ def stage(what: str) -> Iterator[None]:
         yield
 
 
-def _report(output: Path, law: Law, about: dict[str, Any]) -> Report:
+def _report(output: Path, kind: Kind, law: Law, about: dict[str, Any]) -> Report:
     """Return what the command prints."""
     path, notes = os.fspath(output), []
     data = {"output": path, **about}
-    if isinstance(law, Mixture):  # only a mixture has missions to name, even one of a single component
+    if kind is Kind.mixture:  # which has missions to name, even if it is of a single component
         found = answers.missions(law)
         largest = ", ".join(f"{one.name} ({one.share:.0%})" for one in found[:SHOWN])
         notes.append(f"{len(law.weights)} components, in {len(found)} missions for reading: {largest}, …")

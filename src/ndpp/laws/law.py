@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import count
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import logsumexp
@@ -567,6 +567,10 @@ class Law(Moments, Changes, ABC):
         if not weights.any():
             raise ZeroProbabilityError("no item can occur, so the only set is empty, and it cannot be left out")
         return self._leaving_out(weights / weights.sum())
+
+    def normalized(self) -> Self:
+        """Return the same distribution with its normalisers at hand, as files keep them; itself, if they are cheap."""
+        return self
 
     def with_empty(self) -> Any:
         """Return the distribution of which this one leaves out the empty set; itself, if it does not."""

@@ -18,7 +18,6 @@ from ndpp.baskets.weighted import WeightedBaskets, weights_of
 from ndpp.errors import InvalidInputError
 from ndpp.laws.gate import Gain
 from ndpp.laws.patterns import Patterns
-from ndpp.laws.tied import TiedMixture
 from ndpp.learning.base import BasketModel, estimator, number
 from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.classes import Shape, seconds_of_start, start
@@ -281,7 +280,7 @@ class MixtureNDPP(BasketModel[Shape, Components]):
         self.penalties_ = tuple(trained.objective.penalties)
         if self.item_features is not None:
             self.law_.features = trained.objective.feature_map(trained.best, scale_of(self._features()))
-        if isinstance(self.law_, TiedMixture) and self.ended_ != "interrupted":
+        if self.ended_ != "interrupted":
             self.law_ = self.law_.normalized()
 
 

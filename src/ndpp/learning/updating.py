@@ -38,7 +38,7 @@ from ndpp.learning.context import relearn_context
 from ndpp.learning.fitting import read_orders
 from ndpp.learning.trainer import Objective, P, Trainer, TrainingSettings
 from ndpp.learning.turnover import items_entered, items_left, names_of, over, possible, young_levels
-from ndpp.learning.warm import warm_objective
+from ndpp.learning.warm import Training, warm_objective
 
 MEMORY = "memory"
 """What the metadata call what a model remembers of its orders."""
@@ -54,7 +54,7 @@ STRUCTURE = 0.25
 """Orders of which the law knows less than this share of what it knows of its own samples are taken for those of another shop."""
 SAMPLED, KEPT = 16, 5000
 """One order in so many is remembered, and most that are."""
-CARRIED = ("names", "gate")
+CARRIED = ("names", "gate", "features")
 """What belongs to the components of a mixture and is not trained here."""
 CHANGED = 10
 """Items that a report names as the most changed."""
@@ -329,9 +329,9 @@ def _trained(
     both = Baskets.concat([Baskets(one.indptr, one.indices, law.n_items, law.labels) for one in (drawn, orders)])
     data = WeightedBaskets.of(both, np.repeat([weight / n, 1.0], [n, len(orders)]))
     single = torch.float32 if device != "cpu" or len(law.weights) > 1 else torch.float64
-    how: dict[str, Any] = {"device": device, "dtype": single, "seed": seed}
-    goal = warm_objective(law, data, held_out, **how)
-    goal.pull = pull_of(warm_objective(law, data, held_out, **how), n)
+    training = Training(data, held_out, device, single, seed)
+    goal = warm_objective(law, training)
+    goal.pull = pull_of(warm_objective(law, training), n)
     trainer = Trainer(goal, TrainingSettings(rate, None, epochs, 1), seed)
     with progress_bar(epochs * trainer.n_steps, f"epoch 1 of {epochs}", show=progress) as bar:
         for epoch in range(epochs):
@@ -343,7 +343,7 @@ def _trained(
             bar.tell(f"epoch {epoch + 1} of {epochs}, loss {float(torch.stack(losses).mean()):.3f}")
     made: Any = goal.law(goal.finish(trainer.mean), law.labels)
     made = made._leaving_out(made.weights) if goal.nonempty else made
-    made = made.normalized() if hasattr(made, "normalized") else made
+    made = made.normalized()
     vars(made).update({name: value for name, value in vars(law).items() if name in CARRIED})
     return made
 

@@ -7,8 +7,9 @@ of its singular values. A kernel is X and W = Diag(I, A) as they are, whatever t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,52 +30,70 @@ from ndpp.learning.trainer import Objective
 from ndpp.linalg.skew import symmetric_part, youla
 from ndpp.rows import Rows
 
-TINY = 1e-9
+ROUNDING = 1e-9
 """Singular values, relative to the largest, that are rounding."""
-MOST_PENALTY = 1e4
+MAX_PENALTY = 1e4
 """Largest penalty on u, or X, however small they are."""
-NOISE = 1e-3
-"""Ties that new items begin with: those of zero would stay so, as their gradient is zero."""
+NEW_TIES = 1e-3
+"""Scale of the ties that new items begin with: those of zero would stay zero, as their gradient is."""
 NOT_FITTED = "Update a model as `ndpp fit` writes it, or fit it again."
 
 
-def warm_objective(
-    law: Law,
-    training: Baskets,
-    held_out: Baskets,
-    *,
-    device: str,
-    dtype: Any,
-    seed: int,
-) -> Objective[Any]:
-    """Return the objective of the law's own kind that begins with the law; raise if it is of a kind that is not trained.
+class Training(NamedTuple):
+    """The baskets of an objective, and where and how it computes."""
 
-    Penalties on u and X are those for which entries as large as the law's are to be expected, and on what changes.
+    orders: Baskets
+    held_out: Baskets
+    device: str
+    dtype: torch.dtype
+    seed: int
+
+
+def warm_objective(law: Law, training: Training) -> Objective[Any]:
+    """Return the objective of the law's own kind that begins with the law; raise if it is of a kind that is not trained."""
+    if law.parametrisation not in OBJECTIVES:
+        raise InvalidInputError(f"{law!r} is of a kind that no training leads to. {NOT_FITTED}")
+    return OBJECTIVES[law.parametrisation](law, training)
+
+
+def _mixture_objective(law: SharedTies, training: Training) -> MixtureObjective:
+    """Return the objective of a mixture with shared ties.
+
+    Its penalties are on changes of u and X, and are those for which entries as large as the law's are to be expected.
     """
-    data = training, held_out
-    if isinstance(law, SharedTies):  # each kind of objective begins with its own parameters
-        tied = law.patterns
-        odds, X = np.asarray(law.odds, np.float64), _read(law.base)
-        if tied is not None:
-            tied, odds, X = single_first(tied, odds, X)
-            odds = odds * np.expm1(tied.log_totals)
-        if law.base.n_rows < law.base.n_items or not odds.all():
-            raise InvalidInputError(f"some items of the model can never occur. {NOT_FITTED}")
-        if X.any():
-            noise = NOISE * np.random.default_rng([seed, 3]).standard_normal(X.shape)
-            X = np.where(X.any(axis=1, keepdims=True), X, noise)
-        values = components(np.log(odds), X, law.base.W, law.weights)
-        start = Components(*(torch.tensor(one, device=device, dtype=dtype).contiguous() for one in values))
-        penalties = [
-            float(1 / (2 * one.square().mean()).clamp(min=MOST_PENALTY**-1)) for one in (start.factors, start.X)
-        ]
-        learned, judged = (FamilyData.of(tied, part) for part in data)
-        return MixtureObjective(tied, penalties, start, learned, judged, is_update=True)
-    if not isinstance(law, LowRankKernel) or law.background is not None:
+    tied = law.patterns
+    odds, X = np.asarray(law.odds, np.float64), _read(law.base)
+    if tied is not None:
+        tied, odds, X = single_first(tied, odds, X)
+        odds = odds * np.expm1(tied.log_totals)
+    if law.base.n_rows < law.base.n_items or not odds.all():
+        raise InvalidInputError(f"some items of the model can never occur. {NOT_FITTED}")
+    if X.any():
+        noise = NEW_TIES * np.random.default_rng([training.seed, 3]).standard_normal(X.shape)
+        X = np.where(X.any(axis=1, keepdims=True), X, noise)
+    values = components(np.log(odds), X, law.base.W, law.weights)
+    tensors = (torch.tensor(one, device=training.device, dtype=training.dtype).contiguous() for one in values)
+    start = Components(*tensors)
+    penalties = [float(1 / (2 * one.square().mean()).clamp(min=MAX_PENALTY**-1)) for one in (start.factors, start.X)]
+    learned, judged = (FamilyData.of(tied, part) for part in (training.orders, training.held_out))
+    return MixtureObjective(tied, penalties, start, learned, judged, is_update=True)
+
+
+def _kernel_objective(law: LowRankKernel, training: Training) -> KernelObjective:
+    """Return the objective of a kernel, without penalties and noise: the law has been through them."""
+    if law.background is not None:
         raise InvalidInputError(f"{law!r} is of a kind that no training leads to. {NOT_FITTED}")
     begin, form = LawStart.of(law)
-    none = (0.0,) * 4  # penalties and noise: the law has been through them
-    return KernelObjective(form, begin, *none, device, dtype, law.X.shape[1], *data, seed)
+    none, (orders, held_out, device, dtype, seed) = (0.0,) * 4, training
+    return KernelObjective(form, begin, *none, device, dtype, law.X.shape[1], orders, held_out, seed)
+
+
+OBJECTIVES: dict[str, Callable[..., Objective[Any]]] = {
+    "tied": _mixture_objective,
+    "families": _mixture_objective,
+    "xw": _kernel_objective,
+}
+"""What trains the laws of each parametrisation."""
 
 
 def components(log_odds: FloatArray, X: FloatArray, W: FloatArray, weights: FloatArray) -> tuple[FloatArray, ...]:
@@ -82,9 +101,9 @@ def components(log_odds: FloatArray, X: FloatArray, W: FloatArray, weights: Floa
     bias = log_odds.mean(axis=0)
     levels = (log_odds - bias).mean(axis=1)
     left, values, right = np.linalg.svd(log_odds - bias - levels[:, None], full_matrices=False)
-    r, root = max(1, int(np.sum(values > TINY * np.abs(log_odds).max()))), np.sqrt(len(log_odds))
+    r, root = max(1, int(np.sum(values > ROUNDING * np.abs(log_odds).max()))), np.sqrt(len(log_odds))
     if not np.array_equal(W, skew_pairs(len(W), torch.device("cpu")).numpy()):
-        if np.abs(symmetric_part(W)).max() > TINY * np.abs(W).max():
+        if np.abs(symmetric_part(W)).max() > ROUNDING * np.abs(W).max():
             raise InvalidInputError(f"the ties of the model are not skew. {NOT_FITTED}")
         sigma, Y, Z = youla(W)
         X = np.hstack([X @ (Y * np.sqrt(sigma)), X @ (Z * np.sqrt(sigma))])
@@ -134,7 +153,7 @@ class LawStart(PopularityStart):
         A = W[h:, h:]
         plain = np.zeros_like(W)
         plain[:h, :h], plain[h:, h:] = np.eye(h), (A - A.T) / 2
-        if kernel.n_rows < kernel.n_items or np.abs(W - plain).max() > TINY or not h:
+        if kernel.n_rows < kernel.n_items or np.abs(W - plain).max() > ROUNDING or not h:
             raise InvalidInputError(f"the kernel is not X Diag(I, A) Xᵀ with a skew A over all items. {NOT_FITTED}")
         if not len(A):
             return cls(X=X, skew=np.zeros((0, 0))), NoSkew()
