@@ -9,7 +9,6 @@ FROM python:3.13-slim AS build
 WORKDIR /build
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
-COPY experiments experiments
 RUN python -m venv /opt/ndpp && /opt/ndpp/bin/python -m pip install --no-cache-dir ".[cli,serve]"
 
 FROM python:3.13-slim

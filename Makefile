@@ -28,12 +28,12 @@ setup: $(READY)  ## Create the virtual environment and install everything into i
 $(VENV)/.ready-demo: EXTRAS := cli,learn,plot,data
 $(VENV)/.ready-serve: EXTRAS := cli,learn,plot,data,serve
 $(VENV)/.ready-dev: EXTRAS := dev
-$(VENV)/.ready-%: pyproject.toml constraints.txt
+$(VENV)/.ready-%: pyproject.toml experiments/pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -c '$(CHECK)'
 	@echo "Setting up $(VENV) (once; a few minutes)"
 	@$(BIN)/python -c "import pip" 2>/dev/null || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -c '$(CHECK)'
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]' -e experiments
 	@touch $@
 
 demo: $(VENV)/.ready-demo  ## Learn from a year of groceries why people shop and what goes together, recommend, draw baskets
@@ -100,9 +100,10 @@ coverage: $(READY)  ## Run every test and report the lines that none of them rea
 
 # What is built is installed into new environments, away from the checkout, and has to run the README's quick start there.
 $(VENV)/.ready-release: EXTRAS := release
-build: $(VENV)/.ready-release  ## Build the wheel and the sdist into dist/, check them, and try them in new environments
+build: $(VENV)/.ready-release  ## Build wheels and sdists of both packages into dist/, check them, and try them in new environments
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m build --outdir dist experiments
 	$(BIN)/python -m twine check --strict dist/*
 	$(BIN)/python .ci/try_dist.py dist
 	@mkdir -p build && set -- dist/ndpp-*.tar.gz && version=$${1#dist/ndpp-} && sed -e "s/VERSION/$${version%.tar.gz}/" \

@@ -192,7 +192,7 @@ def install(session: nox.Session, versions: str) -> None:
     compile_ = ("uv", "pip", "compile", "pyproject.toml", "--extra", "dev", "--resolution", resolution, "--upgrade")
     session.run_install(*compile_, *wheels, "--override", str(without), "-o", str(lock), env=environment)
     session.run_install("uv", "pip", "install", *wheels, "-r", str(lock), env=environment)
-    session.run_install("uv", "pip", "install", "-q", "--no-deps", "-e", ".", env=environment)
+    session.run_install("uv", "pip", "install", "-q", "--no-deps", "-e", ".", "-e", "experiments", env=environment)
     torch = ("python", "-m", "pip", "install", "-q", "-c", "constraints.txt", "torch")
     report = folder / "torch.json"
     report.unlink(missing_ok=True)

@@ -37,7 +37,6 @@ UNLISTED = {
     "ndpp.baskets.orders": ["Orders"],
     "ndpp_experiments.registry": ["EXPERIMENTS", "reproduce"],
     "ndpp.samplers.registry": ["SAMPLERS", "Request", "SamplerSpec", "Sizes", "Timing", "find", "offered"],
-    "ndpp.features": ["Features", "fourier", "nystroem", "pivoted_cholesky"],
     "ndpp.errors": [
         "BudgetExceededError",
         "DeviceError",
@@ -102,46 +101,13 @@ def test_no_two_public_things_share_a_name():
     assert shared == [[f"ndpp.answers.{name}", home] for name, home in QUESTIONS.items()]
 
 
-RENAMED = {
-    "ndpp.metrics": {"compare": "compare_models", "Row": "ModelScores"},
-    "ndpp.diagnostics": {"compare": "compare_samples", "convergence": "diagnose_chains"},
-    "ndpp.plots": {
-        "convergence": "ndpp_experiments.plots.convergence_curves",
-        "runtimes": "ndpp_experiments.plots.runtimes",
-        "popularity": "popularity_chart",
-        "related": "related_chart",
-        "size_law": "size_distributions",
-        "strongest_pairs": "pair_chart",
-    },
-}
-
-
-@pytest.mark.parametrize("module", RENAMED)
-def test_old_names_work_and_warn(module: str) -> None:
-    loaded = importlib.import_module(module)
-    for old, new in RENAMED[module].items():
-        home, _, new = new.rpartition(".")
-        home = home or module
-        with pytest.warns(DeprecationWarning, match=rf"{module}\.{old} is now {home}\.{new}"):
-            assert getattr(loaded, old) is getattr(importlib.import_module(home), new)
-        assert old not in loaded.__all__
-    with pytest.raises(AttributeError, match=f"module '{module}' has no attribute 'nothing'"):
-        _ = loaded.nothing
-
-
-def test_the_warning_for_an_old_name_points_at_its_user():
-    with pytest.warns(DeprecationWarning, match="compare is now") as caught:
-        exec(compile("from ndpp.metrics import compare", __file__, "exec"), {})
-    assert {warning.filename for warning in caught} == {__file__}
-
-
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = ndpp.no_such_name
 
 
 def test_version_is_that_of_the_installed_distribution():
-    assert ndpp.__version__ == importlib.metadata.version("ndpp")
+    assert ndpp.__version__ == importlib.metadata.version("ndpp") == importlib.metadata.version("ndpp-experiments")
 
 
 def test_type_hints_are_shipped():
@@ -157,7 +123,8 @@ def released(changelog: str) -> tuple[str, str]:
 
 def test_the_version_is_stated_once_and_the_changelog_agrees():
     assert released((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))[0] == ndpp.__version__
-    assert "version" in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dynamic"]
+    for file in ("pyproject.toml", "experiments/pyproject.toml"):
+        assert "version" in tomllib.loads((ROOT / file).read_text(encoding="utf-8"))["project"]["dynamic"]
     assert not re.search(r"^version:", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
 
 
@@ -185,43 +152,3 @@ def test_the_command_imports_the_experiments_only_when_they_are_run():
     assert {name for name in loaded if name.startswith("ndpp_experiments.")} == {"ndpp_experiments.commands"}
     asked = "from ndpp_experiments.commands import _complete; _complete('fig')"
     assert "ndpp_experiments.registry" in modules_after(asked, depth=2)
-
-
-def test_the_experiments_are_found_at_their_old_name():
-    registry = importlib.import_module("ndpp_experiments.registry")
-    with pytest.warns(DeprecationWarning, match=r"registry\.reproduce is now ndpp_experiments\.registry\.reproduce"):
-        assert importlib.import_module("ndpp.experiments.registry").reproduce is registry.reproduce
-
-
-@pytest.mark.parametrize(("old", "new"), [("related", "related"), ("strongest_pairs", "pairs"), ("atlas", "map_of")])
-def test_explanations_are_found_at_their_old_names(old: str, new: str) -> None:
-    with pytest.warns(DeprecationWarning, match=rf"ndpp\.explain\.{old} is now ndpp\.answers\.{new}"):
-        assert getattr(ndpp.explain, old) is getattr(ndpp.answers, new)
-
-
-@pytest.mark.parametrize(
-    ("module", "name", "instead"),
-    [
-        ("explain", "reasons", "why=True"),
-        ("explain", "popularity", "describe"),
-        ("metrics", "SizeClass", "select"),
-        ("metrics", "LargestId", "largest-id"),
-    ],
-)
-def test_names_that_are_gone_say_what_to_use(module: str, name: str, instead: str) -> None:
-    with pytest.raises(AttributeError, match=rf"ndpp\.{module}\.{name} is gone; use .*{instead}"):
-        getattr(getattr(ndpp, module), name)
-
-
-def test_symmetric_kernels_are_drawn_by_exact() -> None:
-    with pytest.warns(DeprecationWarning, match=r"samplers\.SymmetricTree is now ndpp\.samplers\.Exact"):
-        assert ndpp.samplers.SymmetricTree is ndpp.samplers.Exact
-
-
-@pytest.mark.parametrize(("old", "name"), [("ndpp.kernel", "LowRankKernel"), ("ndpp.io", "save"), ("ndpp.io", "load")])
-def test_old_import_paths_work_and_warn(old: str, name: str) -> None:
-    with pytest.warns(DeprecationWarning, match=rf"{old}\.{name} is now ndpp\.laws\.\w+\.{name}"):
-        found = getattr(importlib.import_module(old), name)
-    assert found is getattr(ndpp, name)
-    with pytest.raises(AttributeError, match=f"module '{old}' has no attribute 'nothing'"):
-        _ = importlib.import_module(old).nothing

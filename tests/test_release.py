@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import re
@@ -10,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from ndpp.cli import app
+
 ROOT = Path(__file__).resolve().parents[1]
 if not (ROOT / "Dockerfile").exists():
     pytest.skip("the source distribution has none of this", allow_module_level=True)
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = CONFIG["project"]
 
 
 def versions_of(requirements: list[str]) -> dict[str, str]:
@@ -52,6 +56,29 @@ def test_the_recipe_describes_the_package(recipe: dict):
         "VERSION",
         "SHA256",
     )  # make build fills them in
+
+
+# ---- the two distributions -------------------------------------------------------------------------------------------------
+
+
+def test_the_experiments_are_a_distribution_of_their_own():
+    built = CONFIG["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert built == ["src/ndpp", "src/_ndpp_command.py"]
+    experiments = tomllib.loads((ROOT / "experiments" / "pyproject.toml").read_text(encoding="utf-8"))
+    for key in ("requires-python", "license", "authors"):
+        assert experiments["project"][key] == PROJECT[key]
+    added = experiments["project"]["entry-points"][app.GROUP]
+    assert set(added) == set(app.EXPERIMENTS) == set(app.COMMANDS["Experiments"])
+    for name, place in added.items():
+        module, _, function = place.partition(":")
+        assert getattr(importlib.import_module(module), function) is app.COMMANDS["Experiments"][name]
+
+
+def test_make_installs_both_distributions_from_the_checkout():
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (needs,) = re.findall(r"^\$\(VENV\)/\.ready-%:(.*)$", text, re.MULTILINE)
+    assert {"pyproject.toml", "experiments/pyproject.toml"} <= set(needs.split())
+    assert "-e '.[$(EXTRAS)]' -e experiments\n" in text
 
 
 # ---- the container ---------------------------------------------------------------------------------------------------------

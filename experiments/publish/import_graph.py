@@ -21,7 +21,6 @@ TO = ROOT / "docs" / "_static" / "imports.svg"
 LEFT, RIGHT, ROW, GAP, WIDTH = 80, 800, 50, 22, 7.4
 STYLE = """<style>.module{fill:#fdf3e0;stroke:#506070} .package{fill:#cfe0f3;stroke:#506070} .band0{fill:#fff}
 .band1{fill:#f1f5fa} .edge{fill:none;stroke:#7a8fa8} text{font:13px sans-serif;text-anchor:middle}</style>"""
-OLD_NAMES = {"experiments", "explain", "io", "kernel"}  # modules that have moved and only point to their new place
 Edges = frozenset[tuple[str, str]]
 
 
@@ -39,10 +38,9 @@ def read_imports() -> Imports:
     layers = next(c["layers"] for c in project["tool"]["importlinter"]["contracts"] if c["type"] == "layers")
     graph = grimp.build_graph("ndpp", cache_dir=None)
     top = {name: name.split(".")[1] for name in graph.modules - {"ndpp"}}
-    top = {name: package for name, package in top.items() if package not in OLD_NAMES}
     pairs = {(top[a], top[b]) for a in top for b in graph.find_modules_directly_imported_by(a) & set(top)}
     packages = frozenset(top[name] for name in graph.find_children("ndpp") & set(top) if graph.find_children(name))
-    floors = [names for layer in layers if (names := [n for n in re.findall(r"\w+", layer) if n not in OLD_NAMES])]
+    floors = [re.findall(r"\w+", layer) for layer in layers]
     return Imports(floors, packages, frozenset((a, b) for a, b in pairs if a != b))
 
 

@@ -23,7 +23,7 @@ from ndpp.laws import FamilyMixture, Law, Limit, LowRankKernel, Mixture, load, l
 from ndpp.laws.similar import similar_items, text_features
 
 if TYPE_CHECKING:
-    from ndpp import answers, datasets, diagnostics, features, metrics, plots, samplers, select
+    from ndpp import answers, datasets, diagnostics, metrics, plots, samplers, select
     from ndpp.customers import Customers
     from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, fit, update
 
@@ -49,7 +49,6 @@ __all__ = [
     "datasets",
     "diagnostics",
     "diversify",
-    "features",
     "fit",
     "greedy_map",
     "greedy_map_many",
@@ -70,7 +69,7 @@ __all__ = [
     "update",
 ]
 
-_PACKAGES = ("answers", "datasets", "diagnostics", "explain", "features", "metrics", "plots", "samplers", "select")
+_PACKAGES = ("answers", "datasets", "diagnostics", "metrics", "plots", "samplers", "select")
 _LEARNING = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP", "fit", "update")
 
 

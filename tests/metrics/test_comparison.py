@@ -293,9 +293,8 @@ def test_fitted_estimators_are_models():
     assert str(one) == str(other)
 
 
-def test_the_old_name_of_the_hit_rate():
-    with pytest.warns(DeprecationWarning, match=r"precision_at is now ndpp\.metrics\.hit_rate_at"):
-        assert metrics.precision_at is metrics.hit_rate_at
+def test_precision_at_is_the_hit_rate():
+    assert metrics.precision_at is metrics.hit_rate_at
 
 
 # -- in context --------------------------------------------------------------------------------------------------------

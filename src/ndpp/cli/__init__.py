@@ -16,8 +16,6 @@ def load() -> Callable[[Sequence[str]], None]:
     try:
         import rich  # noqa: F401
         import typer  # noqa: F401
-
-        import ndpp_experiments  # noqa: F401
     except ImportError as missing:
         raise SystemExit(f"ndpp: error: {MissingExtraError(missing.name or 'typer', 'cli', 'The command')}") from None
     from ndpp.cli.app import run

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
+from importlib.metadata import entry_points
 from typing import Annotated, Any, cast
 
 import typer
@@ -13,7 +15,7 @@ import ndpp
 from ndpp.cli import customers, draw, evaluate, fit, info, items, recommend, report, serve, update
 from ndpp.cli.guard import ARGUMENTS, DEBUG, end_with, guarded, install, reader_left
 from ndpp.cli.options import flattened
-from ndpp_experiments import commands as experiments
+from ndpp.errors import NDPPError
 
 app = typer.Typer(
     name="ndpp",
@@ -23,6 +25,19 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
     epilog="[bold]ndpp COMMAND --help[/] shows examples. Exit codes: 0 success, 1 failure, 2 wrong usage, 130 or 143 interrupted.",
 )
+GROUP = "ndpp.commands"
+"""The entry points by which other distributions add commands."""
+EXPERIMENTS = ("demo", "reproduce", "bench")
+"""Commands of the distribution ``ndpp-experiments``, which users are told to install where it is not."""
+
+
+def installed() -> Iterator[Callable[..., None]]:
+    """Return the commands of other distributions, except those that cannot be imported."""
+    for entry in entry_points(group=GROUP):
+        with suppress(ImportError):
+            yield entry.load()
+
+
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Models": (
         fit.fit,
@@ -42,7 +57,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         customers.customers_info,
     ),
     "Baskets": (draw.sample, draw.complete, recommend.recommend, recommend.map_, serve.serve),
-    "Experiments": (experiments.demo, experiments.reproduce, experiments.bench),
+    "Experiments": tuple(installed()),
 }
 COMMANDS = {
     panel: {command.__name__.removesuffix("_").replace("_", " "): command for command in commands}
@@ -59,6 +74,16 @@ def help_of(command: Callable[..., None]) -> str:
     return "\n\n".join(text if text.startswith("\b") else " ".join(text.split()) for text in paragraphs)
 
 
+def missing(name: str) -> Callable[[], None]:
+    """Return a command that says what to install for the command of this name."""
+
+    def command() -> None:
+        wanted = f"ndpp-experiments=={ndpp.__version__}"
+        raise NDPPError(f"'ndpp {name}' needs the package ndpp-experiments", advice=f"Run: pip install {wanted}")
+
+    return command
+
+
 people = typer.Typer(
     no_args_is_help=True, rich_markup_mode="rich", help="What is known of each customer, in a file of its own."
 )
@@ -68,6 +93,9 @@ for panel, commands in COMMANDS.items():
         group.command(name.split()[-1], help=help_of(command), rich_help_panel=panel, no_args_is_help=needs)(
             guarded(flattened(command))
         )
+for name in set(EXPERIMENTS) - set(COMMANDS["Experiments"]):
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+    app.command(name, hidden=True, add_help_option=False, context_settings=anything)(guarded(missing(name)))
 app.add_typer(people, name="customers", rich_help_panel="Customers")
 
 

@@ -4,9 +4,6 @@ All functions take arrays or baskets from any source. ``chains`` is an array of 
 (n_chains, n_draws, n_functionals) for several functionals at once.
 """
 
-from typing import TYPE_CHECKING
-
-from ndpp._lazy import renamed
 from ndpp.diagnostics.agreement import Agreement, compare_samples, compare_with_law
 from ndpp.diagnostics.chains import Functionals, effective_sample_size, functionals, psrf
 from ndpp.diagnostics.diagnose import Convergence, WalkDiagnosis, diagnose_chains, diagnose_walk
@@ -29,8 +26,3 @@ __all__ = [
     "sup_distance",
     "total_variation",
 ]
-
-if not TYPE_CHECKING:  # type checkers see the new names only
-    _old = ("EnergyTest", "autocorrelation", "energy_test", "item_indicators", "log_dets", "to_arviz")
-    _elsewhere = {name: f"ndpp_experiments.diagnostics.{name}" for name in _old}
-    __getattr__ = renamed(__name__, compare="compare_samples", convergence="diagnose_chains", **_elsewhere)

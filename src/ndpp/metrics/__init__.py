@@ -4,9 +4,6 @@ A model is a kernel, a mixture, a fitted estimator, or one of the baselines: :fu
 :func:`item_item_cosine` and :func:`ease`. Always compare a model with the baselines. :func:`compare_models` does so.
 """
 
-from typing import TYPE_CHECKING
-
-from ndpp._lazy import renamed
 from ndpp.metrics.comparison import Comparison, ModelScores, compare_models
 from ndpp.metrics.estimates import Estimate
 from ndpp.metrics.likelihood import auc, log_likelihood_gain, mean_log_likelihood
@@ -48,18 +45,8 @@ __all__ = [
     "mean_percentile_rank",
     "mean_reciprocal_rank",
     "ndcg_at",
+    "precision_at",
 ]
 
-if not TYPE_CHECKING:  # type checkers see the new names only
-    _gone = {
-        "SizeClass": "a metric of baskets.select(min_size=…, max_size=…)",
-        "LargestId": "holdout='largest-id'",
-        "RandomHoldout": "holdout='random'",
-    }
-    _now = {
-        "compare": "compare_models",
-        "precision_at": "hit_rate_at",
-        "Row": "ModelScores",
-        "ItemItemCosine": "ItemWeights",
-    }
-    __getattr__ = renamed(__name__, _gone, **_now)
+precision_at = hit_rate_at
+"""What papers on NDPPs call it."""

@@ -5,9 +5,6 @@ Figures do not use pyplot, so the backend, style and open figures of the process
 and dashes also work for colour-blind readers and in print [Okabe & Ito 2008].
 """
 
-from typing import TYPE_CHECKING
-
-from ndpp._lazy import renamed
 from ndpp.plots.bars import mission_chart, pair_chart, popularity_chart, related_chart, size_distributions
 from ndpp.plots.maps import embedding_map, pair_graph
 
@@ -20,16 +17,3 @@ __all__ = [
     "related_chart",
     "size_distributions",
 ]
-
-_OF_EXPERIMENTS = ("Bar", "Curve", "Panel", "convergence_curves", "fitted_slope", "rejections", "runtimes")
-
-if not TYPE_CHECKING:  # type checkers see the new names only
-    __getattr__ = renamed(
-        __name__,
-        **{name: f"ndpp_experiments.plots.{name}" for name in _OF_EXPERIMENTS},
-        convergence="ndpp_experiments.plots.convergence_curves",
-        popularity="popularity_chart",
-        related="related_chart",
-        size_law="size_distributions",
-        strongest_pairs="pair_chart",
-    )

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from ndpp._lazy import renamed
 from ndpp.samplers.base import Draw, Draws, Engines, Monitor, Sampler
 from ndpp.samplers.cholesky import Cholesky
 from ndpp.samplers.clock import Clock
@@ -44,5 +43,3 @@ def _prepare_engine(sampler: Sampler, device: "torch.device") -> "Engine | None"
 
 
 Engines.prepare = staticmethod(_prepare_engine)
-
-__getattr__ = renamed(__name__, SymmetricTree="Exact")
