@@ -45,7 +45,6 @@ ALLOWED = {
     "docs/customers.md": {"the numbers are then 0.95, 10 and 0.6": "defaults"},
     "docs/diversity.md": {
         "odds of 0.1 to come": "an argument",
-        "with probability 5 % at most": "a bound that is proved",
     },
     "docs/fitting.md": {
         "within ten minutes": "an argument",
