@@ -267,7 +267,7 @@ def _within(data: str, shop: Personal, seed: int) -> list[WithinRow]:
     rest, held, names = rest[: len(users)], held[: len(users)], histories.names[users].tolist()
     began = recommend_many(law, rest), shop.customers.recommend_many(names, rest)
     lists = {Ranking.CONTINUATION: [[() if best is None else best.items for best in each] for each in began]}
-    scores = Ranking.COMPLETION.scores_many(law, rest)
+    scores = Ranking.COMPLETION.scores(law, rest)
     personal = scores.copy()
     for row, name in zip(personal, names):
         factors = shop.customers.factors(name)

@@ -9,7 +9,7 @@ import pytest
 
 import ndpp
 from ndpp.errors import ImpossibleLimitError, ImpossibleSizeError, InvalidInputError, UnknownItemError
-from ndpp.inference.best import concave_bound
+from ndpp.laws.kernel_scoring import concave_bound
 
 N = 10
 

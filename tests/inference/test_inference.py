@@ -12,8 +12,8 @@ import oracles
 from kernels import AWKWARD, BY_NAME, Case, learned, pair_blocks, random_ndpp
 from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
-from ndpp.inference import Ranking, greedy, greedy_map, next_item_scores, next_item_scores_many, recommend
-from ndpp.laws import batched
+from ndpp.inference import Ranking, greedy_map, next_item_scores, next_item_scores_many, recommend
+from ndpp.laws import batched, kernel_gains
 from ndpp.laws.kernel import LowRankKernel
 
 cases = pytest.mark.parametrize("case", AWKWARD, ids=str)
@@ -166,8 +166,8 @@ def test_pair_search_reads_the_largest_rows_only(monkeypatch: pytest.MonkeyPatch
     X = rng.standard_normal((40, 6)) * rng.uniform(0.1, 3, (40, 1))
     kernel = LowRankKernel(X, pair_blocks((1.0, 0.3, 2.0)))
     entries = np.abs(kernel.to_dense())
-    monkeypatch.setattr(greedy, "PAIR_BLOCK", 3)
-    monkeypatch.setattr(greedy, "PAIR_ROWS", rows)
+    monkeypatch.setattr(kernel_gains, "PAIR_BLOCK", 3)
+    monkeypatch.setattr(kernel_gains, "PAIR_ROWS", rows)
     read = np.argsort(-np.linalg.norm(_skew_rows(kernel), axis=1))[:rows]
     a, b = greedy_map(kernel, 2)
     assert entries[a, b] == pytest.approx(entries[read].max(), rel=1e-12)

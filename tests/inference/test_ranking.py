@@ -65,7 +65,7 @@ def test_what_goes_with_a_basket_in_particular(name: str):
     baskets = Baskets.from_lists([[], [3], [2, 4]], n_items=N)
     possible = [i for i, S in enumerate(baskets) if not np.isnan(scores_or_nan(law, baskets[[i]], whole=False)[0, 0])]
     assert possible[:2] == [0, 1]
-    for i, many in zip(possible, Ranking.LIFT.scores_many(law, baskets[possible])):
+    for i, many in zip(possible, Ranking.LIFT.scores(law, baskets[possible])):
         expected = [chance / p[a] if p[a] > 0 else 0.0 for a, chance in enumerate(continuation_scores(law, baskets[i]))]
         assert many == pytest.approx(expected, abs=1e-9)
         assert Ranking.LIFT.scores(law, baskets[i]) == pytest.approx(expected, abs=1e-9)
@@ -340,7 +340,7 @@ def test_errors():
     with pytest.raises(ZeroProbabilityError):
         continuation_scores(mixture, [0, 2])
     with pytest.raises(InvalidInputError, match="one catalogue"):
-        Ranking.CONTINUATION.scores_many(mixture, Baskets.from_lists([[0]], n_items=2))
+        Ranking.CONTINUATION.scores(mixture, Baskets.from_lists([[0]], n_items=2))
 
 
 def test_metrics_take_mixtures():
@@ -453,7 +453,7 @@ def test_functions_take_estimators():
     model, baskets = Fitted(law), Baskets.from_lists([[], [2]], n_items=N)
     for asked in (next_item_scores, continuation_scores):
         np.testing.assert_array_equal(asked(model, [2]), asked(law, [2]))
-    for asked in (next_item_scores_many, continuation_scores_many, Ranking.LIFT.scores_many):
+    for asked in (next_item_scores_many, continuation_scores_many, Ranking.LIFT.scores):
         np.testing.assert_array_equal(asked(model, baskets), asked(law, baskets))
     np.testing.assert_array_equal(greedy_map(model, 3), greedy_map(law, 3))
     assert repr(recommend(model, [2], 3)) == repr(recommend(law, [2], n=3)) == repr(law.recommend([2], 3))

@@ -44,9 +44,10 @@ from ndpp.customers.store import NEVER, WEEK, Layers, Store, Trips, encoded
 from ndpp.errors import DataWarning, InvalidInputError
 from ndpp.inference.ranking import DAMPING, ZERO_CHANCE, Rule, rounded
 from ndpp.inference.recommendation import Recommendation, Recommendations
-from ndpp.inference.scores import Best, scores_of_one, scores_or_nan
+from ndpp.inference.scores import scores_of_one, scores_or_nan
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.law import Law
+from ndpp.laws.scoring import Best
 
 USUAL, NO_HABITS = Habits(), Habits(strength=0.0)
 MOST_CUSTOMERS, MOST_ORDERS = 4_000, 60_000

@@ -12,38 +12,25 @@ sets of its size that holds given items:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial, singledispatch
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg as sl
 from scipy.special import logsumexp
 
-from ndpp._types import FloatArray, IntArray, Items, RngLike
+from ndpp._types import IntArray, Items, RngLike
 from ndpp._validation import check_count, check_items
-from ndpp.baskets import Baskets
-from ndpp.errors import ImpossibleSizeError, NoConditionalKernelError, PrecisionError
+from ndpp.errors import ImpossibleSizeError
 from ndpp.inference.greedy import greedy_map
-from ndpp.inference.scores import scores_or_nan
-from ndpp.laws.families import FamilyMixture
-from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law, log_sum
 from ndpp.laws.limits import Limit, Limits
-from ndpp.laws.mixture import Mixture
-from ndpp.laws.tied import TiedMixture
-from ndpp.linalg.scaling import quadratic_forms
-from ndpp.linalg.skew import dominating
 
-LEAST_GAIN = 1e-9
+MIN_LOG_GAIN = 1e-9
 """An exchange must raise the log weight by more."""
-ROUNDING = 1e-9
+HIDDEN_SHARE = 1e-9
 """Part of the weight of all sets that rounding may hide."""
-MOST_SWAPS = 1000
-WORK = 1e11
-"""Operations that the concave bound may take: some seconds."""
-LEAST_STEPS, MOST_STEPS = 5, 60
-"""Where there is no time for so many steps, as for many items with a background, of which Y has a column per item, diagonals must do."""
+MAX_EXCHANGES = 1000
+"""Exchanges of single items, after which a set is left as it is."""
 
 
 class BestSet(NamedTuple):
@@ -60,7 +47,7 @@ class BestSet(NamedTuple):
 
 
 def best_set(
-    law: Any,
+    law: object,
     size: int,
     *,
     given: Items = (),
@@ -121,7 +108,7 @@ def best_set(
     kept = Limits.of(limits, law)
     seen: dict[tuple[int, ...], float] = {}
 
-    def weigh(items: Any) -> float:
+    def weigh(items: Iterable[int]) -> float:
         key = tuple(sorted(map(int, items)))
         if key not in seen:
             seen[key] = log_sum(law._log_weights + law._log_whole_of(np.array(key, np.int64)))
@@ -144,140 +131,24 @@ def best_set(
     key, best = max(seen.items(), key=lambda found: found[1])
     log_mass = log_sum(law._log_weights + law._log_masses(start, size))
     left = 1 - float(np.exp(np.array(list(seen.values())) - log_mass).sum())
-    bound = min(log_mass + float(np.log(max(left, ROUNDING))), _relaxed(law, start, size))
-    return BestSet(np.array(key, np.int64), best, bound if bound > best + LEAST_GAIN else best)
+    bound = min(log_mass + float(np.log(max(left, HIDDEN_SHARE))), law._scoring.bound(start, size))
+    return BestSet(np.array(key, np.int64), best, bound if bound > best + MIN_LOG_GAIN else best)
 
 
-def _exchange(law: Law, items: IntArray, given: IntArray, limits: Limits, weigh: Callable[[Any], float]) -> None:
+def _exchange(law: Law, items: IntArray, given: IntArray, limits: Limits, weigh: Callable[[Iterable[int]], float]) -> None:
     """Exchange an item for another as long as that raises the weight and keeps the limits."""
     items, value = np.asarray(items), weigh(items)
-    for _ in range(MOST_SWAPS):
-        ratios = _swaps(law, items)
+    for _ in range(MAX_EXCHANGES):
+        ratios = law._scoring.swap_ratios(items)
         for values, total, low, high in zip(limits.values, limits.totals(items), limits.low, limits.high):
             totals = (total - values[items])[:, None] + values
             ratios[(totals < low) | (totals > high)] = 0.0
         ratios[np.isin(items, given)] = 0.0
         ratios[:, items] = 0.0
         out, into = np.unravel_index(np.argmax(ratios), ratios.shape)
-        if not ratios[out, into] > 1 + LEAST_GAIN:
+        if not ratios[out, into] > 1 + MIN_LOG_GAIN:
             return
         changed = np.append(np.delete(items, out), into)
-        if not (found := weigh(changed)) > value + LEAST_GAIN:
+        if not (found := weigh(changed)) > value + MIN_LOG_GAIN:
             return
         items, value = changed, found
-
-
-@singledispatch
-def _swaps(law: Law, items: IntArray) -> FloatArray:
-    """Return P(S − i + a) / P(S) of all items i of S and all a, shape (size, n_items)."""
-    law = law.with_empty()  # what is left of one item
-    rest = Baskets.from_lists([np.delete(items, i).tolist() for i in range(len(items))], n_items=law.n_items)
-    scores, log_whole = scores_or_nan(law, rest), law.log_probs(rest)
-    with np.errstate(invalid="ignore"):
-        return np.nan_to_num(scores * np.exp(log_whole - law.log_prob(items))[:, None])
-
-
-@_swaps.register
-def _kernel_swaps(kernel: LowRankKernel, items: IntArray) -> FloatArray:
-    """Return the same from M = L_S⁻¹: M_ii (L_aa − L_aS M L_Sa) + (L_aS M)_i (M L_Sa)_i."""
-    form, rows, out = kernel.form, kernel.rows_of(items), np.zeros((len(items), kernel.n_items))
-    lines, each = form.lines(rows), np.arange(len(rows))
-    left, right = lines[:, 0], lines[:, 1]
-    inside = left[:, rows].copy()
-    inside[each, each] += form.diagonal[rows]
-    try:
-        M = np.linalg.inv(inside)
-    except np.linalg.LinAlgError:
-        return out
-    toward = M @ left
-    gains = form.own[0] - (right * toward).sum(axis=0)
-    ratios = M.diagonal()[:, None] * gains + (M.T @ right) * toward
-    out[:, kernel.support] = ratios * form.factor / form.factor[rows][:, None]
-    return np.nan_to_num(out)
-
-
-@singledispatch
-def _relaxed(law: Law, given: IntArray, size: int) -> float:
-    """Return an upper bound on the log weight of sets that contain the given items, by linear algebra; infinite where there is none."""
-    return np.inf
-
-
-@_relaxed.register
-def _kernel_relaxed(kernel: LowRankKernel, given: IntArray, size: int) -> float:
-    log_given = kernel.log_det(given)
-    if len(given) == size:
-        return log_given
-    try:
-        rest = kernel.condition(given)
-    except (NoConditionalKernelError, PrecisionError):
-        return np.inf
-    left = size - len(given)
-    if rest.background is None and rest.rank < left:
-        return np.inf
-    if _steps(rest.n_rows, rest.rank + (0 if rest.background is None else rest.n_rows)) < LEAST_STEPS:
-        return log_given + float(_largest(_log_diagonals(rest)[None], given[:0], left)[0])
-    values, vectors = sl.eigh(dominating(rest.coordinates.B))
-    Y = rest.q_times(vectors * np.sqrt(values.clip(0.0))) * np.sqrt(1 + rest.odds)[:, None]
-    if rest.background is not None:
-        Y = np.hstack([Y, np.diag(np.sqrt(rest.odds))])
-    return log_given + concave_bound(Y, left)
-
-
-@_relaxed.register
-def _mixture_relaxed(mixture: Mixture, given: IntArray, size: int) -> float:
-    """Return log Σ_c w_c max_S P_c(S), the maxima bounded by products of diagonals."""
-    logs = np.stack([_log_diagonals(kernel) for kernel in mixture.components])
-    return log_sum(mixture._log_weights + _largest(logs, given, size) - mixture.log_normalizers())
-
-
-@_relaxed.register
-def _tied_relaxed(mixture: TiedMixture, given: IntArray, size: int) -> float:
-    with np.errstate(divide="ignore"):
-        logs = np.log(mixture.odds) + _log_diagonals(mixture.base)
-    return log_sum(mixture._log_weights + _largest(logs, given, size) - mixture.log_normalizers())
-
-
-@_relaxed.register
-def _families_relaxed(mixture: FamilyMixture, given: IntArray, size: int) -> float:
-    return np.inf
-
-
-def _log_diagonals(kernel: LowRankKernel) -> FloatArray:
-    """Return log (Y Yᵀ)_ii of all items, −inf of those that cannot occur. Minors of Y Yᵀ are at most their products."""
-    out, core = np.full(kernel.n_items, -np.inf), dominating(kernel.coordinates.B)
-    for block, forms in kernel.q_map(partial(quadratic_forms, M=core)):
-        rows = np.arange(block.start, block.stop)
-        with np.errstate(divide="ignore"):
-            out[kernel.catalogue_ids(rows)] = np.log(kernel.odds[rows] + (1 + kernel.odds[rows]) * forms.clip(0.0))
-    return out
-
-
-def _largest(logs: FloatArray, given: IntArray, size: int) -> FloatArray:
-    """Return the largest sum over so many items, the given ones included, of each row."""
-    fixed, left, others = logs[:, given].sum(axis=1), size - len(given), np.delete(logs, given, axis=1)
-    return np.asarray(fixed - np.partition(-others, left - 1, axis=1)[:, :left].sum(axis=1) if left else fixed)
-
-
-def _steps(n: int, d: int) -> int:
-    return int(min(WORK / (n * d * d + d**3), MOST_STEPS))
-
-
-def concave_bound(Y: FloatArray, size: int) -> float:
-    """Return an upper bound on log det (Y Yᵀ)_S of all sets of so many rows, by the Frank–Wolfe method."""
-    (n, d), best = Y.shape, np.inf
-    z = np.full(n, size / n)
-    for step in range(max(LEAST_STEPS, _steps(n, d))):
-        used = np.flatnonzero(z)
-        values, vectors = sl.eigh((Y[used].T * z[used]) @ Y[used])
-        values = values[::-1].clip(np.finfo(float).tiny)
-        if step == 0:  # z is the same for all rows
-            best = float(np.log(values[:size] * n / size).sum())
-        tails = values[::-1].cumsum()[::-1][:size] / np.arange(size, 0, -1)
-        level = tails[np.argmax(tails >= values[:size])]
-        scaled = np.maximum(values, level)
-        gradient = ((Y @ (vectors[:, ::-1] / np.sqrt(scaled))) ** 2).sum(axis=1)
-        top = np.argpartition(-gradient, size - 1)[:size]
-        best = min(best, float(np.log(scaled[:size]).sum() + gradient[top].sum() - size))
-        z *= (step + 1) / (step + 3)
-        z[top] += 2 / (step + 3)
-    return best

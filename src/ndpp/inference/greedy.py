@@ -17,22 +17,19 @@ import numpy as np
 
 from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items, plain_array
-from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
+from ndpp.errors import ImpossibleSizeError, InvalidInputError
 from ndpp.inference.pursuit import LAZY, TIE, Factors, Inner, Pursuit, extend, pursuit, side_by_side
-from ndpp.inference.scores import Gains, next_item_scores
+from ndpp.inference.scores import next_item_scores
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.kernel_gains import LowRankGains, completion
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit, Limits
 from ndpp.linalg.operations import Array
-from ndpp.linalg.scaling import ROUNDING
 from ndpp.linalg.schur import MAX_LOSS, eliminate
 from ndpp.rows import Rows
 
-TINY = float(np.finfo(np.float64).tiny)
 DEVICE_ENTRIES = 2**28
 """Entries of X that a GPU works on at a time (2 GB in double precision)."""
-PAIR_ROWS, PAIR_BLOCK = 1024, 256
-"""The search for the best pair reads at most this many rows of L, largest first, and this many at a time."""
 
 
 def greedy_map(
@@ -433,28 +430,28 @@ def _sequence(
 ) -> Iterator[tuple[int, ...]]:
     """Yield what the greedy run adds: first what completes the given rows, then an item or a pair at a time."""
     allowed = allowed.copy()
-    start = _completion(kernel, np.array(_last(rows.tolist(), window), np.int64), allowed)
+    start = completion(kernel, np.array(_last(rows.tolist(), window), np.int64), allowed)
     yield start
     chosen = [*rows, *start]
-    gains: Gains | None = None
+    gains: LowRankGains | None = None
     while True:
         allowed[chosen] = False
         if gains is None:
             given = eliminate(kernel.coordinates, kernel.q_rows(np.array(_last(chosen, window), np.int64)))
             if given is None or given.null.size:
                 return
-            gains = Gains.fresh(kernel, given)
+            gains = LowRankGains.fresh(kernel, given)
         certain = np.where(allowed & (gains.values > gains.noise), gains.values, 0.0)
         best = _first_best(certain)
         if not gains.is_fresh and gains.noise[allowed].max(initial=0.0) > MAX_LOSS * certain.max():
             gains = None
             continue
-        group = (best,) if best is not None else _best_pair(kernel, gains, allowed)
+        group = (best,) if best is not None else gains.best_pair(allowed)
         if not group:
             return
         yield group
         chosen.extend(group)
-        gains = gains.after(kernel, group[0]) if len(group) == 1 and window is None else None
+        gains = gains.after(group[0], allowed) if len(group) == 1 and window is None else None
 
 
 def _sequence_with_background(kernel: LowRankKernel, rows: IntArray, allowed: BoolArray) -> Iterator[tuple[int, ...]]:
@@ -485,56 +482,3 @@ def _sequence_with_background(kernel: LowRankKernel, rows: IntArray, allowed: Bo
     last = kernel.condition(kernel.catalogue_ids(np.array(chosen, np.int64))).restrict(kernel.support[allowed])
     for group in _sequence(last, np.empty(0, np.int64), np.ones(last.n_rows, bool)):
         yield tuple(np.flatnonzero(allowed)[list(group)].tolist())
-
-
-def _completion(kernel: LowRankKernel, rows: IntArray, allowed: BoolArray) -> tuple[int, ...]:
-    """Return the fewest items that give the given rows a positive determinant, the most strongly coupled first.
-
-    L_Y x = 0 means that x has no symmetric part, so that L_aY x = −xᵀL_Ya for every a: adding a removes from the null
-    space of L_Y the direction it is coupled to, and with one direction left det L_{Y∪a} is the square of that coupling.
-    """
-    added: list[int] = []
-    while True:
-        given = eliminate(kernel.coordinates, kernel.q_rows(np.array([*rows, *added], np.int64)))
-        if given is not None and not given.null.size:
-            return tuple(added)
-        coupling = np.zeros(len(allowed))
-        if given is not None:
-            coupling = np.where(allowed, np.linalg.norm(kernel.q_times(given.null), axis=1), 0.0)
-            coupling[coupling <= ROUNDING * np.abs(given.null).max()] = 0.0
-        best = int(np.argmax(coupling))
-        if not coupling[best]:
-            raise ZeroProbabilityError(
-                f"the given items {kernel.catalogue_ids(rows).tolist()} have det L = 0, and no candidates change that; "
-                "give fewer or other items, or allow more candidates"
-            )
-        added.append(best)
-        allowed[best] = False
-
-
-def _best_pair(kernel: LowRankKernel, gains: Gains, allowed: BoolArray) -> tuple[int, ...]:
-    """Return the pair with the largest det L^Y_ab = (L^Y_ab)², none having a gain alone; () where all are zero."""
-    to_z, skew, scale = gains.given.to_z, (gains.given.M - gains.given.M.T) / 2, np.abs(gains.given.M).max(initial=0.0)
-    reach, norms = np.zeros(len(allowed)), np.zeros(len(allowed))
-    for block, Q in kernel.q_blocks():
-        Z = Q @ to_z
-        norms[block], reach[block] = np.linalg.norm(Z, axis=1), np.linalg.norm(Z @ skew, axis=1)
-    noise = gains.noise / (scale or 1.0)  # e(‖z‖ + e) for an error e of z
-    error = 2 * noise / np.maximum(norms + np.sqrt(norms**2 + 4 * noise), TINY)
-    norms, reach = norms * allowed, reach * allowed
-    order = np.argsort(-reach, kind="stable")[: min(PAIR_ROWS, np.count_nonzero(reach))]
-    pair: tuple[int, ...] = ()
-    largest = 0.0
-    for start in range(0, len(order), PAIR_BLOCK):
-        rows = order[start : start + PAIR_BLOCK]
-        if reach[rows[0]] * norms.max() <= largest:  # |z_a S z_b| ≤ ‖z_a S‖ ‖z_b‖: no later row can do better
-            break
-        left = kernel.q_rows(rows) @ to_z @ skew
-        for block, Q in kernel.q_blocks():
-            entries = np.abs(left @ (Q @ to_z).T) * allowed[block]
-            doubt = np.outer(error[rows], norms[block] + error[block]) + np.outer(norms[rows], error[block])
-            entries[(entries <= scale * doubt) | (rows[:, None] == np.arange(block.start, block.stop))] = 0.0
-            i, j = np.unravel_index(np.argmax(entries), entries.shape)
-            if entries[i, j] > largest:
-                largest, pair = float(entries[i, j]), tuple(sorted((int(rows[i]), block.start + int(j))))
-    return pair

@@ -19,9 +19,10 @@ from ndpp._validation import check_choice, check_count, check_items
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.inference.recommendation import Caps, PerCategory, Recommendation, Recommendations
-from ndpp.inference.scores import Best, scores_of_each, scores_of_one, scores_or_nan
+from ndpp.inference.scores import continuation_scores, next_item_scores, scores_of_one, scores_or_nan
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit
+from ndpp.laws.scoring import Best
 
 DAMPING = 0.2
 """Default for γ, by which popularity counts less in continuations: 0 orders by P(a | J), 1 by lift."""
@@ -54,19 +55,10 @@ class Ranking(StrEnum):
         """Whether scores are P(J ∪ a) / P(J), of baskets that lack one item, and not P(a | J)."""
         return self is Ranking.COMPLETION
 
-    def scores(self, law: Any, basket: Items) -> FloatArray:
-        """Return the score of every item for one basket."""
-        law = Law.required(law)
-        return scores_of_one(law, basket, whole=self.is_whole) / self._unit(law)
-
-    def scores_many(self, law: Any, baskets: Baskets) -> FloatArray:
-        """Return the scores of many baskets, shape (len(baskets), n_items)."""
-        law = Law.required(law)
-        return scores_of_each(law, baskets, whole=self.is_whole) / self._unit(law)
-
-    def _unit(self, law: Law) -> FloatArray:
-        """Return what P(a | J) is a multiple of: 1, or P(a) where it is positive."""
-        return powers(law.inclusion_probabilities(), 1.0) if self is Ranking.LIFT else np.ones(1)
+    def scores(self, law: object, basket: Items | Baskets) -> FloatArray:
+        """Return the score of every item for a basket; for many :class:`~ndpp.Baskets`, an array (len(baskets), n_items)."""
+        found = next_item_scores(law, basket) if self.is_whole else continuation_scores(law, basket)
+        return found / powers(Law.required(law).inclusion_probabilities(), 1.0) if self is Ranking.LIFT else found
 
 
 MEANINGS = {

@@ -22,6 +22,7 @@ from ndpp.errors import InvalidInputError, InvalidKernelError, NoConditionalKern
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.changes import Alike
 from ndpp.laws.header import ModelHeader
+from ndpp.laws.kernel_scoring import KernelScoring
 from ndpp.laws.matrices import Definite, dense_parts, feature_rows, odds_of_marginal
 from ndpp.laws.precision import WARN_ERROR, never_together
 from ndpp.laws.support import check_background, take
@@ -292,6 +293,10 @@ class LowRankKernel(WeighedSets):
 
     def _log_whole_of(self, ids: IntArray) -> FloatArray:
         return np.array([self.log_det(ids)])
+
+    @property
+    def _scoring(self) -> KernelScoring:
+        return KernelScoring(self)
 
     def _log_started(self, ids: IntArray, size: int | None) -> FloatArray:
         return np.array([self._log_mass(ids, size)])

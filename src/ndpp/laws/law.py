@@ -42,6 +42,7 @@ from ndpp.laws.header import ModelHeader
 from ndpp.laws.limits import Estimate, Limit, Limits
 from ndpp.laws.moments import Moments
 from ndpp.laws.precision import check_given, never_together
+from ndpp.laws.scoring import Scoring
 from ndpp.laws.totals import ROUNDING, Totals
 
 RARELY = 0.02
@@ -172,6 +173,11 @@ class Law(Moments, Changes, ABC):
     @abstractmethod
     def _from_arrays(cls, arrays: dict[str, Any], header: ModelHeader) -> Law:
         """Return the distribution with these arrays; raise if there is none."""
+
+    @property
+    def _scoring(self) -> Scoring[Law]:
+        """How items are scored, for a basket and in greedy runs: from probabilities, where there is no faster way."""
+        return Scoring(self)
 
     def _log_whole_of(self, ids: IntArray) -> FloatArray:
         """Return the log weight of one set in each component."""

@@ -26,6 +26,8 @@ from ndpp.laws.gate import Gate
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law, log_sum
+from ndpp.laws.mixture_scoring import MixtureScoring
+from ndpp.laws.scoring import Scoring
 from ndpp.laws.totals import Total
 from ndpp.rows import Rows
 
@@ -175,6 +177,10 @@ class Mixture(Law):
 
     def _log_whole_of(self, ids: IntArray) -> FloatArray:
         return np.array([kernel.log_prob(ids) for kernel in self._plain_components])
+
+    @property
+    def _scoring(self) -> Scoring[Law]:
+        return MixtureScoring(self)
 
     def _log_started(self, ids: IntArray, size: int | None) -> FloatArray:
         return np.array([kernel._log_mass(ids, size) - kernel._log_unit for kernel in self._plain_components])

@@ -21,6 +21,7 @@ from ndpp.laws.changes import Alike, FeatureMap, solved
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
 from ndpp.laws.mixture import Mixture
+from ndpp.laws.mixture_scoring import SharedTiesScoring
 from ndpp.laws.patterns import Patterns
 from ndpp.laws.precision import say_precision
 from ndpp.linalg.scaling import inverses
@@ -113,6 +114,10 @@ class SharedTies(Mixture):
     @property
     def _plain_components(self) -> Components:
         return Components(self)
+
+    @property
+    def _scoring(self) -> SharedTiesScoring:
+        return SharedTiesScoring(self)
 
     @property
     def components(self) -> Components:

@@ -28,6 +28,7 @@ from ndpp.laws.changes import Changes
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import log_sum
+from ndpp.laws.mixture_scoring import TiedScoring
 from ndpp.laws.precision import FREE, say_precision
 from ndpp.laws.shared import FEATURES, KEPT, SharedTies
 from ndpp.laws.totals import Total, stepped
@@ -108,6 +109,10 @@ class TiedMixture(SharedTies):
         same = {name: getattr(base, name) for name in ("W", "catalogue", "_allowed", "_magnitudes")}
         kernel._fill(X=Multiplied(base.X, np.sqrt(odds), is_shared=True), background=odds, **same)
         return kernel
+
+    @property
+    def _scoring(self) -> TiedScoring:
+        return TiedScoring(self)
 
     @cached_property
     def largest(self) -> IntArray:

@@ -1,0 +1,95 @@
+"""Scores and bounds of mixtures: averages over the components, or products that components with shared ties have in common."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import numpy as np
+from scipy.special import logsumexp
+
+from ndpp._types import FloatArray, IntArray
+from ndpp.baskets import Baskets
+from ndpp.errors import ZeroProbabilityError
+from ndpp.laws.begun import Begun, SharedTies, parts
+from ndpp.laws.law import NEGLIGIBLE_POSTERIOR, Law
+from ndpp.laws.scoring import Best, Scoring, impossible, with_one_more
+
+
+class MixtureScoring(Scoring[Law]):
+    """Scores and bounds of a mixture of any components."""
+
+    def next_scores_of(self, ids: IntArray) -> FloatArray:
+        """Return Σ_c P(c | J) P_c(J ∪ a) / P_c(J)."""
+        mixture: Law = self.law.with_empty()
+        posterior = mixture.responsibilities(ids, whole=True)
+        out, log_total = np.zeros(mixture.n_items), mixture.log_prob(ids)
+        others = np.setdiff1d(np.arange(mixture.n_items), ids)
+        for component, weight, share in zip(mixture.components, mixture.weights, posterior):
+            with suppress(ZeroProbabilityError):
+                if share > 0:
+                    out += share * component._scoring.next_scores_of(ids)
+                    continue
+            if weight > 0:  # one that lacks the basket, up to rounding, may hold it with one more item
+                more = with_one_more(ids, others, mixture.n_items)
+                out[others] += weight * np.exp(component.log_probs(more) - log_total)
+        return out
+
+    def item_bounds(self) -> FloatArray:
+        """Return the bounds of the components; of one that is a mixture, the largest of its own."""
+        return np.stack([part._scoring.item_bounds().max(axis=0) for part in self.law._plain_components])
+
+
+class SharedTiesScoring(Scoring[SharedTies]):
+    """Scores of mixtures with shared ties, many baskets at a time."""
+
+    def next_scores_of(self, ids: IntArray) -> FloatArray:
+        """Return the scores of one basket."""
+        out: FloatArray = self.next_scores(self.law.one_basket(ids))[0]
+        if np.isnan(out[0]):
+            raise impossible(ids)
+        return out
+
+    def next_scores(self, baskets: Baskets) -> FloatArray:
+        """Return Σ_c P(c | J) o_ca · G(J ∪ a) / G(J), NaN for impossible baskets.
+
+        G is that of the rows, and items of rows that the basket touches already do not change it.
+        """
+        mixture = self.law
+        log_posterior = mixture._log_weights + mixture._log_whole(baskets)
+        total = logsumexp(log_posterior, axis=1, keepdims=True)
+        out, possible = np.full((len(baskets), mixture.n_items), np.nan), np.flatnonzero(total[:, 0] > -np.inf)
+        posterior, rest = np.exp(log_posterior[possible] - total[possible]), baskets[possible]
+        ties = self._ties(mixture.touched_rows(rest)[0])[:, mixture.base.support]
+        probable = (posterior > NEGLIGIBLE_POSTERIOR).any(axis=0)
+        found = posterior[:, probable] @ mixture.odds_alone[probable] * mixture.by_item(ties)
+        at, items, scores = mixture.within_rows(rest, posterior, whole=True)
+        found[at, items] = scores
+        found[np.repeat(np.arange(len(rest)), rest.sizes), rest.indices] = 0.0
+        out[possible] = found
+        return out
+
+    def _ties(self, rows: Baskets) -> FloatArray:
+        """Return G(T ∪ b) / G(T) of each set T of rows and all rows b."""
+        base = self.law.base._scoring
+        out: FloatArray = base.next_scores(rows)
+        for i in np.flatnonzero(np.isnan(out[:, 0])):
+            out[i] = base.next_scores_of(rows[i])
+        return out
+
+    def begun_scores(self, baskets: Baskets, best: Best | None, weights: FloatArray | None) -> FloatArray:
+        """Return P(a ∈ S | J ⊆ S), component by component and as few of them as the best items need (:mod:`ndpp.laws.begun`)."""
+        out = np.empty((len(baskets), self.law.n_items))
+        for part in parts(self.law, baskets):
+            begun = Begun(self.law, baskets[part], None if weights is None else weights[part])
+            wanted = None if best is None or best.wanted is None else [best.wanted[i] for i in part]
+            out[part] = begun.scores() if best is None else begun.best(best.n, best.allowed, best.unit, wanted)
+        return out
+
+
+class TiedScoring(SharedTiesScoring):
+    """Scores and bounds of mixtures with ties between items."""
+
+    def item_bounds(self) -> FloatArray:
+        """Return log odds plus the bounds of the ties."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.law.odds) + self.law.base._scoring.item_bounds())
