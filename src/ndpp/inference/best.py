@@ -99,43 +99,45 @@ def best_set(
     >>> ndpp.greedy_map(kernel, 2), best_set(kernel, 2).items, best_set(kernel, 2).gap
     (array([0, 1]), array([0, 1]), 0.0)
     """
-    law = Law.required(law)
-    start = np.sort(check_items(given, law, "given"))
+    among: Law = Law.required(law)
+    start = np.sort(check_items(given, among, "given"))
     check_count(n_samples, "n_samples")
     if candidates is not None:
-        law = law.restrict(np.union1d(check_items(candidates, law, "candidates"), start))
-    law.check_size(check_count(size, "size"), given=start)
-    kept = Limits.of(limits, law)
+        among = among.restrict(np.union1d(check_items(candidates, among, "candidates"), start))
+    among.check_size(check_count(size, "size"), given=start)
+    kept = Limits.of(limits, among)
     seen: dict[tuple[int, ...], float] = {}
 
     def weigh(items: Iterable[int]) -> float:
         key = tuple(sorted(map(int, items)))
         if key not in seen:
-            seen[key] = log_sum(law._log_weights + law._log_whole_of(np.array(key, np.int64)))
+            seen[key] = log_sum(among._log_weights + among._log_whole_of(np.array(key, np.int64)))
         return seen[key]
 
     starts = []
     try:
-        starts.append(greedy_map(law, size, given=start, limits=limits))
+        starts.append(greedy_map(among, size, given=start, limits=limits))
     except ImpossibleSizeError:  # it ends before, or adds two items at once
         n_samples = max(n_samples, 1)
     if n_samples and len(start) < size:
-        drawn = law.sample(n_samples, size=size, given=start, limits=limits, rng=rng)
-        weights = logsumexp(law._log_weights + law._log_whole(drawn), axis=1)
+        drawn = among.sample(n_samples, size=size, given=start, limits=limits, rng=rng)
+        weights = logsumexp(among._log_weights + among._log_whole(drawn), axis=1)
         seen |= dict(zip(map(tuple, drawn.to_lists()), weights.tolist()))
         starts.append(drawn[int(np.argmax(weights))])
     for items in starts:
         weigh(items)
         if len(start) < size:
-            _exchange(law, items, start, kept, weigh)
+            _exchange(among, items, start, kept, weigh)
     key, best = max(seen.items(), key=lambda found: found[1])
-    log_mass = log_sum(law._log_weights + law._log_masses(start, size))
+    log_mass = log_sum(among._log_weights + among._log_masses(start, size))
     left = 1 - float(np.exp(np.array(list(seen.values())) - log_mass).sum())
-    bound = min(log_mass + float(np.log(max(left, HIDDEN_SHARE))), law._scoring.bound(start, size))
+    bound = min(log_mass + float(np.log(max(left, HIDDEN_SHARE))), among._scoring.bound(start, size))
     return BestSet(np.array(key, np.int64), best, bound if bound > best + MIN_LOG_GAIN else best)
 
 
-def _exchange(law: Law, items: IntArray, given: IntArray, limits: Limits, weigh: Callable[[Iterable[int]], float]) -> None:
+def _exchange(
+    law: Law, items: IntArray, given: IntArray, limits: Limits, weigh: Callable[[Iterable[int]], float]
+) -> None:
     """Exchange an item for another as long as that raises the weight and keeps the limits."""
     items, value = np.asarray(items), weigh(items)
     for _ in range(MAX_EXCHANGES):

@@ -1,8 +1,8 @@
 """Gains of the items of a kernel after a set Y, det L_{Y∪a} / det L_Y, as carefully as greedy runs may need them.
 
 Without a background they are formed in coordinates in which the items of Y have been eliminated, with estimates of rounding errors: O(n r²)
-from scratch and O(n r) for one more item. With a background δ they are (1 + δ)(p + qᵀCq), and one more item changes C by rank one; items with
-δ > 0 always have a gain, and once none of them is left, what follows are the gains of the low-rank kernel of the others.
+from scratch and O(n r) for one more item. With a background δ they are (1 + δ)(p + qᵀCq), and one more item changes C by rank one; items
+with δ > 0 always have a gain, and once none of them is left, what follows are the gains of the low-rank kernel of the others.
 """
 
 from __future__ import annotations
@@ -107,6 +107,7 @@ class BackgroundGains(Gains):
     def __init__(self, rest: WeighedSets, at: IntArray, n_rows: int, C: FloatArray, forms: FloatArray) -> None:
         super().__init__(np.zeros(n_rows), np.zeros(n_rows))
         self.values[at] = (1 + rest.odds) * forms
+        self.noise[at] = np.where(rest.odds > 0, 0.0, rest.form.least)
         self.rest, self.at, self.C, self.forms = rest, at, C, forms
 
     def after(self, row: int, open: BoolArray) -> BackgroundGains | None:

@@ -93,13 +93,15 @@ class KernelScoring(Scoring[WeighedSets]):
     # -- bounds --------------------------------------------------------------------------------------------------------------
 
     def item_bounds(self) -> FloatArray:
-        """Return log (Y Yᵀ)_ii of all items, −inf of those that cannot occur. Minors of L are at most those of Y Yᵀ, and these their products."""
+        """Return log (Y Yᵀ)_ii of all items, −inf of those that cannot occur: minors of L are at most those of Y Yᵀ."""
         kernel = self.law
         out, core = np.full((1, kernel.n_items), -np.inf), dominating(kernel.coordinates.B)
         for block, forms in kernel.q_map(partial(quadratic_forms, M=core)):
             rows = np.arange(block.start, block.stop)
             with np.errstate(divide="ignore"):
-                out[0, kernel.catalogue_ids(rows)] = np.log(kernel.odds[rows] + (1 + kernel.odds[rows]) * forms.clip(0.0))
+                out[0, kernel.catalogue_ids(rows)] = np.log(
+                    kernel.odds[rows] + (1 + kernel.odds[rows]) * forms.clip(0.0)
+                )
         return out
 
     def bound(self, given: IntArray, size: int) -> float:

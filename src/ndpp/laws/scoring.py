@@ -26,7 +26,7 @@ class Best(NamedTuple):
 
 
 class Factored(NamedTuple):
-    """L = X W Xᵀ in memory: X (None: rows of the identity, so that L is W), W (None: the identity) in double precision, and its magnitudes."""
+    """L = X W Xᵀ in memory: X (None: L is W), W in double precision (None: the identity), its magnitudes, and whether it is symmetric."""
 
     X: AnyArray | None
     W: FloatArray | None = None
@@ -56,10 +56,12 @@ class Probabilities(Protocol):
     """What the scores of any distribution are made from."""
 
     @property
-    def n_items(self) -> int: ...
+    def n_items(self) -> int:
+        """Number of items."""
 
     @property
-    def support(self) -> IntArray: ...
+    def support(self) -> IntArray:
+        """Items that may occur."""
 
     @property
     def _log_weights(self) -> FloatArray: ...
@@ -67,13 +69,17 @@ class Probabilities(Protocol):
     @property
     def _log_unit(self) -> float: ...
 
-    def with_empty(self) -> Self: ...
+    def with_empty(self) -> Self:
+        """Return the same with the empty set."""
 
-    def log_normalizers(self) -> FloatArray: ...
+    def log_normalizers(self) -> FloatArray:
+        """Return −log P_c(∅)."""
 
-    def log_prob(self, items: IntArray, /) -> float: ...
+    def log_prob(self, items: IntArray, /) -> float:
+        """Return log P(S)."""
 
-    def log_probs(self, baskets: Baskets, /) -> FloatArray: ...
+    def log_probs(self, baskets: Baskets, /) -> FloatArray:
+        """Return log P(S) of many sets."""
 
 
 L = TypeVar("L", bound=Probabilities, covariant=True)
@@ -105,7 +111,7 @@ class Scoring(Generic[L]):
         return np.full((len(baskets), self.law.n_items), np.nan)
 
     def begun_scores(self, baskets: Baskets, best: Best | None, weights: FloatArray | None) -> FloatArray:
-        """Return P(a ∈ S | J ⊆ S) of each basket J and item a, (b, n), as if the empty set were not left out; NaN as in :meth:`next_scores`.
+        """Return P(a ∈ S | J ⊆ S) of each basket J and item a, (b, n), the empty set not left out; NaN as in :meth:`next_scores`.
 
         Items that cannot be among the ``best`` may score 0. ``weights`` are w_c / P_c(S ≠ ∅) where they differ between baskets.
         """
@@ -127,7 +133,7 @@ class Scoring(Generic[L]):
     # -- bounds --------------------------------------------------------------------------------------------------------------
 
     def item_bounds(self) -> FloatArray:
-        """Return logarithms u, shape (C, n_items), such that P_c(S) / P_c(∅) ≤ Π_{a∈S} exp(u_ca) of every component; infinite if unknown."""
+        """Return logarithms u, shape (C, n_items), with P_c(S) / P_c(∅) ≤ Π_{a∈S} exp(u_ca) for every component; infinite if unknown."""
         return np.full((len(self.law._log_weights), self.law.n_items), np.inf)
 
     def bound(self, given: IntArray, size: int) -> float:
@@ -142,7 +148,7 @@ class Scoring(Generic[L]):
     # -- greedy runs ---------------------------------------------------------------------------------------------------------
 
     def gains(self, rows: IntArray, open: BoolArray) -> Gains:
-        """Return the gains of all rows of the support after a set of them, of which ``open`` ones matter. Raises if the set never occurs."""
+        """Return the gains of all rows of the support after a set of them; only ``open`` ones matter. Raises if the set never occurs."""
         support = self.law.support
         values = self.next_scores_of(support[rows])[support]
         return Gains(values, np.zeros(len(values)))
