@@ -91,7 +91,7 @@ def grown(model: Path, baskets: Path, count: int) -> Iterator[dict[str, Any]]:
     law = ndpp.load(model)
     lists = {tuple(sorted(basket)) for n in GIVEN for basket in begun(baskets, n, count)}
     chosen = [list(basket) for basket in sorted(lists)[:: max(1, len(lists) // count)]][:count]
-    np.random.default_rng(SEED).shuffle(chosen)  # type: ignore[arg-type]
+    np.random.default_rng(SEED).shuffle(chosen)
     law.sample(1, rng=0)
     start, kept, cpu = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 0, time.process_time()
     for i, basket in enumerate(chosen):

@@ -23,20 +23,21 @@ import ndpp
 from ndpp.baskets.orders import Orders
 from ndpp.customers import Habits
 from ndpp.customers.store import NEVER, Layers, Store
+from ndpp.laws import Law
 from ndpp_experiments.record import machine
 
 OWN, ASKED = 40, 50_000
 """Items of a customer; next baskets that are made in bulk."""
 
 
-def law(n_items: int) -> ndpp.Mixture:
+def law(n_items: int) -> Law:
     """Return a mixture of 20 missions."""
     rng = np.random.default_rng(0)
     popularity = 0.5 / np.arange(1, n_items + 1) ** 0.8
     odds = popularity * rng.gamma(0.5, 2.0, (20, n_items)) + 1e-6
-    return ndpp.Mixture.tied(
-        odds, rng.normal(size=(n_items, 8)) / 10, np.eye(8) / 10, np.full(20, 0.05)
-    ).without_empty()
+    ties = rng.normal(size=(n_items, 8)) / 10
+    found: Law = ndpp.Mixture.tied(odds, ties, np.eye(8) / 10, np.full(20, 0.05)).without_empty()
+    return found
 
 
 def write(path: Path, n_customers: int, n_items: int) -> None:

@@ -28,7 +28,7 @@ def gaussian(n: int, d: int = 20, gamma: float = 0.025) -> np.ndarray:
     """Return exp(−γ ‖x − y‖²) of normal points."""
     points = np.random.default_rng(0).standard_normal((n, d))
     squares = (points**2).sum(axis=1)
-    return np.exp(-gamma * np.maximum(squares[:, None] + squares - 2 * points @ points.T, 0.0))
+    return np.asarray(np.exp(-gamma * np.maximum(squares[:, None] + squares - 2 * points @ points.T, 0.0)))
 
 
 def timed(call: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
@@ -80,7 +80,7 @@ def plain_inclusion(L: np.ndarray) -> np.ndarray:
     values, V = np.linalg.eigh(L)
     first, last = elementary(values), elementary(values[::-1])[::-1]
     without = [first[i, :K] @ last[i + 1, K - 1 :: -1][:K] for i in range(len(values))]
-    return V**2 @ (values * without / first[-1, K])
+    return np.asarray(V**2 @ (values * without / first[-1, K]))
 
 
 def plain_greedy(L: np.ndarray) -> list[int]:
@@ -101,7 +101,7 @@ def compare(n: int) -> list[dict[str, Any]]:
     ndpp.LowRankKernel.from_dense(
         np.eye(100) + np.triu(np.ones((100, 100)), 1) - np.tril(np.ones((100, 100)), -1)
     ).sample(1)
-    L, rng, records = gaussian(n), np.random.default_rng(1), []
+    L, rng, records = gaussian(n), np.random.default_rng(1), list[dict[str, Any]]()
     print(f"{'':58} {'plain':>15} {'ndpp':>15} {'ratio':>8}")
 
     def begin() -> Any:

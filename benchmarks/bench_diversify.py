@@ -55,8 +55,13 @@ def on_device(name: str) -> dict[str, Any]:
     import torch
 
     def timed(call: Callable[[], Any]) -> tuple[float, Any]:
+        def whole() -> Any:
+            found = call()
+            torch.cuda.synchronize()
+            return found
+
         call()
-        return best_of(lambda: (call(), torch.cuda.synchronize())[0], 10)
+        return best_of(whole, 10)
 
     records = []
     for n, d, k in (
@@ -70,7 +75,7 @@ def on_device(name: str) -> dict[str, Any]:
         rng = torch.Generator(name).manual_seed(0)
         X, scores = (torch.randn(shape, generator=rng, device=name) for shape in ((n, d), (n,)))
         plain, wanted = timed(partial(plain_torch, X, scores, k))
-        double, _ = timed(lambda X=X, scores=scores, k=k: plain_torch(X.double(), scores.double(), k))
+        double, _ = timed(partial(plain_torch, X.double(), scores.double(), k))
         own, found = timed(partial(ndpp.diversify, X, scores, k))
         same = found.items.tolist() == wanted
         seconds = {"torch": plain / 1e3, "torch in double precision": double / 1e3, "ndpp": own / 1e3}

@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
 
 FLOOR = "import numpy, scipy.linalg"
 TARGET = 1.3
@@ -30,11 +31,11 @@ def ratio(rounds: int = ROUNDS) -> tuple[float, float, float]:
 
 
 @pytest.mark.parametrize("statement", [FLOOR, "import ndpp"], ids=["floor", "ndpp"])
-def test_import_time(benchmark, statement):
+def test_import_time(benchmark: BenchmarkFixture, statement: str) -> None:
     benchmark.pedantic(lambda: seconds(statement), rounds=5, warmup_rounds=1)
 
 
-def test_import_ratio(benchmark):
+def test_import_ratio(benchmark: BenchmarkFixture) -> None:
     value, floor, ours = benchmark.pedantic(ratio, rounds=1)
     benchmark.extra_info.update(ratio=value, floor_s=floor, ndpp_s=ours)
     assert value <= TARGET

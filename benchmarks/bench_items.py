@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
 
 from ndpp import LowRankKernel
 from ndpp.datasets import make_kernel
@@ -25,12 +26,12 @@ def kernel(n_items: int) -> LowRankKernel:
 
 def projection(rank: int, directions: int) -> np.ndarray:
     V = np.linalg.qr(np.random.default_rng(1).standard_normal((rank, directions)))[0]
-    return V @ V.T
+    return np.asarray(V @ V.T)
 
 
 @pytest.mark.parametrize("n_items", [10_000, 100_000])
 @pytest.mark.parametrize("name", ["pass", "table"])
-def test_items_prepare(benchmark, n_items, name):
+def test_items_prepare(benchmark: BenchmarkFixture, n_items: int, name: str) -> None:
     """The table only needs the leverages."""
     k = kernel(n_items)
     prepare = (lambda: sum(Q.T @ Q for _, Q in k.q_blocks())) if name == "pass" else lambda: LeverageTable.prepare(k)
@@ -39,7 +40,7 @@ def test_items_prepare(benchmark, n_items, name):
 
 @pytest.mark.parametrize("n_items", [1_000, 10_000, 100_000])
 @pytest.mark.parametrize("directions", [2, 50])
-def test_items_draw(benchmark, n_items, directions):
+def test_items_draw(benchmark: BenchmarkFixture, n_items: int, directions: int) -> None:
     k, rng = kernel(n_items), np.random.default_rng(2)
     index, M = LeverageTable.prepare(k), projection(k.rank, directions)
     benchmark(index.draw, rng, M)

@@ -51,7 +51,7 @@ class Stages:
     """Prints each line of the fit with the time, and keeps when each stage began."""
 
     def __init__(self) -> None:
-        self.began, self.lines = time.perf_counter(), []
+        self.began, self.lines = time.perf_counter(), list[tuple[float, str]]()
 
     def __call__(self, line: str) -> None:
         now = time.perf_counter() - self.began

@@ -15,17 +15,18 @@ import resource
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
+from pytest_benchmark.fixture import BenchmarkFixture
 
 from ndpp import Baskets, metrics
-from ndpp._progress import ProgressBar
 from ndpp.datasets import load_baskets
 from ndpp.errors import DataNotFoundError
 from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP
 from ndpp.learning.run import Run
-from ndpp.learning.trainer import Trainer
+from ndpp.learning.trainer import Counter, Trainer
 from ndpp_experiments.record import machine
 from ndpp_experiments.timing import Times, timed
 
@@ -77,7 +78,8 @@ def plain_steps(baskets: Baskets) -> Times:
         k = max(map(len, sets))
         index = torch.from_numpy(np.stack([np.pad(items, (0, k - len(items))) for items in sets]))
         mask = torch.arange(k) < torch.tensor([len(items) for items in sets])[:, None]
-        W = torch.block_diag(torch.eye(h, dtype=X.dtype), D - D.T)
+        W = torch.eye(RANK, dtype=X.dtype)
+        W[h:, h:] = D - D.T
         rows = X[index] * mask[..., None]
         G = rows @ W @ rows.mT + torch.diag_embed(torch.where(mask, 1e-5, 1.0).to(X.dtype))
         C = (scale * X).T @ (scale * X)
@@ -111,15 +113,15 @@ def report_training() -> dict[str, Any]:
     baseline = float(metrics.independent_items(train).log_likelihoods(val).mean())
     began, spent, epoch, curve = time.perf_counter(), time.process_time(), Trainer.epoch, []
 
-    def watched(run: Any, bar: ProgressBar) -> None:
+    def watched(run: Trainer[Any], bar: Counter) -> None:
         epoch(run, bar)
         record = run.history[-1]
         times = [time.perf_counter() - began, time.process_time() - spent]
         curve.append([record["epoch"], record["step"], record["validation"] - baseline, *(round(t, 1) for t in times)])
         print("epoch {:3.0f}  step {:5.0f}  gain {:6.3f}  {:6.1f} s  (CPU {:6.1f} s)".format(*curve[-1]), flush=True)
 
-    Trainer.epoch = watched  # type: ignore[method-assign]
-    model = NDPP(RANK, random_state=0).fit(train, validation=val)
+    with patch.object(Trainer, "epoch", watched):
+        model = NDPP(RANK, random_state=0).fit(train, validation=val)
     print(f"{model.ended_}: gain {model.score(val) - baseline:.3f}; target {TARGET_GAIN} within {TARGET_SECONDS} s")
     return {"training": curve, "ended": model.ended_, "threads": torch.get_num_threads()}
 
@@ -152,7 +154,7 @@ def record(path: Path, found: dict[str, Any]) -> None:
     path.write_text(json.dumps(there | found | {"machine": machine()}, indent=1) + "\n")
 
 
-def test_step(benchmark):
+def test_step(benchmark: BenchmarkFixture) -> None:
     torch.set_num_threads(1)
     baskets = uk_retail()
     run = run_of(NDPP, baskets)

@@ -12,6 +12,7 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 import threadpoolctl
+from pytest_benchmark.fixture import BenchmarkFixture
 from scipy.linalg import block_diag
 
 from ndpp import LowRankKernel
@@ -62,14 +64,14 @@ def factors(condition: float) -> tuple[np.ndarray, np.ndarray]:
 
 def inner(D: np.ndarray) -> np.ndarray:
     """Return W of L = VVᵀ + B(D − Dᵀ)Bᵀ, X = [V B]."""
-    return block_diag(np.eye(len(D)), D - D.T)
+    return np.asarray(block_diag(np.eye(len(D)), D - D.T))
 
 
-def product(X: np.ndarray, dtype: type) -> np.ndarray:
+def product(X: np.ndarray, dtype: type[np.floating[Any]]) -> np.ndarray:
     """Return XᵀX by row blocks that stay in cache."""
-    total = np.zeros((X.shape[1],) * 2, dtype)
+    total: np.ndarray = np.zeros((X.shape[1],) * 2, dtype)
     for start in range(0, len(X), BLOCK_ROWS):
-        block = np.asarray(X[start : start + BLOCK_ROWS], dtype)
+        block: np.ndarray = np.asarray(X[start : start + BLOCK_ROWS], dtype)
         total += block.T @ block
     return total
 
@@ -83,7 +85,7 @@ def extra_mb(condition: float) -> float:
 def compare(condition: float, rounds: int = 3) -> dict[str, Any]:
     """Time everything in turns, under the same load, and return the minimum CPU times and their ratios."""
     X, W = factors(condition)
-    calls = {
+    calls: dict[str, Callable[[], object]] = {
         "kernel": lambda: LowRankKernel(X, W).coordinates, "product_single": lambda: product(X, np.float32),
         "product_double": lambda: product(X, np.float64), "read": lambda: X.sum(),
     }  # fmt: skip
@@ -102,7 +104,7 @@ def compare(condition: float, rounds: int = 3) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("condition", [1.0, 100.0])
-def test_prepare(benchmark, condition):
+def test_prepare(benchmark: BenchmarkFixture, condition: float) -> None:
     with threadpoolctl.threadpool_limits(1, user_api="blas"):
         found = benchmark.pedantic(compare, args=(condition,), rounds=1)
     benchmark.extra_info.update(found)

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import threadpoolctl
 from bench_prepare import inner, peak_mb
+from pytest_benchmark.fixture import BenchmarkFixture
 
 from ndpp import LowRankKernel
 from ndpp.rows import FileRows
@@ -122,7 +123,7 @@ def run(n: int, d: int, folder: Path) -> dict[str, Any]:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr)
-    return json.loads(done.stdout)
+    return dict(json.loads(done.stdout))
 
 
 def child(path: str, n: int, d: int) -> None:
@@ -130,7 +131,7 @@ def child(path: str, n: int, d: int) -> None:
         print(json.dumps(measure(path, n, d)))
 
 
-def test_scale(benchmark, tmp_path):
+def test_scale(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
     found = benchmark.pedantic(run, args=(1_000_000, 16, tmp_path), rounds=1)
     benchmark.extra_info.update(found)
     assert found["peak_mb"] - found["idle_mb"] <= 300

@@ -102,7 +102,7 @@ def rate(sampler: Any, count: int, *, repeats: int = 3) -> Json:
     """Return samples per second of whole calls, including the copy to the host but not preparation and first call."""
     began = time.perf_counter()
     sampler.sample(min(count, 32_768), rng=100)
-    warm, seconds, info = time.perf_counter() - began, [], {}
+    warm, seconds, info = time.perf_counter() - began, list[float](), dict[str, list[float]]()
     torch.cuda.reset_peak_memory_stats()
     for repeat in range(repeats):
         began = time.perf_counter()
@@ -248,12 +248,12 @@ def run(arguments: argparse.Namespace) -> None:
     if "training" in chosen:
         report.add(training=training_step("cuda"))
     if "others" in chosen:
-        for name, kernel, size, count, repeats in (
+        for name, kernel, wanted, count, repeats in (
             ("B", B, 10, 65_536, 5), ("B", B, 50, 16_384, 5), ("A", A, 100, 16_384, 5), ("B", B, 100, 16_384, 5),
             ("A", A, None, 131_072, 3), ("B", B, None, 131_072, 3),
             ("symmetric", symmetric(), 10, 131_072, 7), ("symmetric", symmetric(), None, 131_072, 3),
         ):  # fmt: skip
-            report.rate(name, partial(on_device, kernel, size), count, repeats)
+            report.rate(name, partial(on_device, kernel, wanted), count, repeats)
 
 
 if __name__ == "__main__":

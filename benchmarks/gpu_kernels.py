@@ -19,13 +19,13 @@ Json = dict[str, Any]
 
 def milliseconds(call: Callable[[], Any], repeats: int = 3) -> float:
     call()
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start, end = (torch.Event("cuda", enable_timing=True) for _ in range(2))
     start.record()
     for _ in range(repeats):
         call()
     end.record()
     torch.cuda.synchronize()
-    return start.elapsed_time(end) / repeats
+    return float(start.elapsed_time(end)) / repeats
 
 
 def ceilings() -> Json:
@@ -42,17 +42,20 @@ Part = tuple[str, Callable[[], Any], float, float]  # name, call, bytes, flops
 def parts(engine: ExactEngine, S: int, wanted: int, n: int, half: int, capacity: int, entering: bool) -> Iterator[Part]:
     """Yield the operations of the step after n items, on random numbers of the same shapes; each byte counts once."""
     r, c, h = engine.sampler.kernel.rank, first_round(engine.sampler.kernel.rank, wanted - n), half
-    real = {"dtype": torch.float64, "device": engine.device}
     item = 8
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, dtype=torch.float64, device=engine.device)
+
     rows = torch.randint(0, engine.sampler.kernel.n_rows, (S, c), device=engine.device)
-    table, w = torch.randn(engine.sampler.kernel.n_rows, 2 * h, **real), torch.randn(S, h, 2, **real)
+    table, w = normal(engine.sampler.kernel.n_rows, 2 * h), normal(S, h, 2)
     w_parts = w.view(S, 2 * h)
     own = S * c * (item * (2 * h + 1) + 8)
     if n == 0:
         yield "own forms qᵀZq", lambda: weighted_rows(table, rows, w_parts), own, 0
         return
     yield "gather rows of Q", lambda: engine.device_rows.take(rows), 2 * item * S * c * r, 0
-    F, q = torch.randn(S, capacity, h * 4, r, **real), torch.randn(S, c, r, **real)
+    F, q = normal(S, capacity, h * 4, r), normal(S, c, r)
     lines = 4 * h * n
     used = F[:, :n].view(S, lines, r)
     yield (
@@ -61,23 +64,23 @@ def parts(engine: ExactEngine, S: int, wanted: int, n: int, half: int, capacity:
         item * S * (lines * r + c * r + lines * c),
         2 * S * lines * r * c,
     )
-    inverse, minus = torch.randn(S * h, 2, even(capacity), even(capacity), **real), torch.randn(S, h, c, **real)
+    inverse, minus = normal(S * h, 2, even(capacity), even(capacity)), normal(S, h, c)
     products = torch.bmm(used, q.mT).view(S, n, h, 4, c)
     wide = torch.view_as_complex(w)
     traffic = item * S * h * (4 * n * c + 2 * n * n + c)
     x, y, everyone = products[:, :, :, :2], products[:, :, :, 2:], torch.arange(S, device=engine.device)
     yield "correction", lambda: correction(x, y, inverse, wide, everyone), traffic, 8 * S * h * n * n * c
     yield "own forms qᵀZq", lambda: weighted_rows(table, rows, w_parts, minus), own + item * S * h * c, 0
-    sides, new = torch.randn(r, 4 * h * r, **real), torch.randn(S, r, **real)
+    sides, new = normal(r, 4 * h * r), normal(S, r)
     if entering:
-        basis = torch.randn(S * capacity, r, **real)
+        basis = normal(S * capacity, r)
         yield (
             "another circle q̂·Z",
             lambda: basis @ sides,
             item * S * capacity * (4 * h + 1) * r,
             2 * S * capacity * r * 4 * h * r,
         )
-        columns, some = torch.randn(r, 2 * h * r, **real), basis[: S * n]
+        columns, some = normal(r, 2 * h * r), basis[: S * n]
         yield "another circle q̂·Z", lambda: some @ columns, item * S * n * (2 * h + 1) * r, 2 * S * n * r * 2 * h * r
         tight(inverse, n)[:, 0] += 4 * n**0.5 * torch.eye(n, device=engine.device)
         yield "invert G", lambda: invert(inverse, n), 4 * item * S * h * n * n, 8 * S * h * n**3
@@ -86,7 +89,7 @@ def parts(engine: ExactEngine, S: int, wanted: int, n: int, half: int, capacity:
         traffic = item * (4 * h * r * (S + r) + S * r)
         yield "one item more q̂·Z", lambda: torch.mm(new, sides, out=to), traffic, 2 * S * r * 4 * h * r
         yield "one item more q̂·Z", lambda: torch.mm(new, sides), traffic, 2 * S * r * 4 * h * r
-        inner, four = torch.randn_like(inverse), torch.randn(S * h, 4, n, **real)
+        inner, four = torch.randn_like(inverse), normal(S * h, 4, n)
         small = item * S * h * n
         yield "border G⁻¹, trace", lambda: border(inverse, inner, four, four), small * (6 * n + 12), 0
 

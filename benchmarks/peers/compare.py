@@ -77,7 +77,8 @@ def due(part: Part) -> bool:
     path = ROOT / part.result
     if not path.exists():
         return True
-    return json.loads(path.read_text(encoding="utf-8"))["machine"]["versions"].get("ndpp") != version("ndpp")
+    then = json.loads(path.read_text(encoding="utf-8"))["machine"]["versions"].get("ndpp")
+    return bool(then != version("ndpp"))
 
 
 def main() -> None:

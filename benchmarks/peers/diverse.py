@@ -92,7 +92,7 @@ def compare(
     for method, python in pythons.items():
         smaller = [own for own in slow if own[0] == method and own[1] <= n and own[2] <= d]
         if smaller:
-            found = [{"skipped": "took too long with {1:,} × {2}".format(*smaller[0])}] * len(ks)
+            found: list[dict[str, Any]] = [{"skipped": "took too long with {1:,} × {2}".format(*smaller[0])}] * len(ks)
         else:
             found = chosen_by(method, python, folder, n, ks, limit)
             if any(one.get("skipped", "").startswith("took") for one in found):

@@ -18,13 +18,22 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 os.environ["TQDM_DISABLE"] = "1"  # no progress bars
 import numpy as np
 import torch
 
-Draw = Callable[[dict], tuple[list[int], list[int]]]
+
+class Request(TypedDict):
+    """A line of standard input."""
+
+    seed: int
+    count: int
+    start: list[int]
+
+
+Draw = Callable[[Request], tuple[list[int], list[int]]]
 """From a request to the sizes of the sets and the rejections of the steps."""
 
 
@@ -44,7 +53,7 @@ def walk(X: torch.Tensor, W: torch.Tensor) -> Draw:
 
     tree = construct_tree(np.arange(len(X)), X.T)
 
-    def steps(request: dict) -> tuple[list[int], list[int]]:
+    def steps(request: Request) -> tuple[list[int], list[int]]:
         rng = Started(request["seed"])
         rng.start = np.array(request["start"])
         items, rejections = kndpp_mcmc(tree, X, W, len(request["start"]), request["count"], rng)
@@ -58,7 +67,7 @@ def cholesky(X: torch.Tensor, W: torch.Tensor) -> Draw:
 
     K = W @ (torch.eye(len(W), dtype=X.dtype) + X.T @ X @ W).inverse()
 
-    def samples(request: dict) -> tuple[list[int], list[int]]:
+    def samples(request: Request) -> tuple[list[int], list[int]]:
         rng = np.random.RandomState(request["seed"])
         return [len(cholesky_based_sampling(X, K, rng)) for _ in range(request["count"])], []
 
@@ -81,7 +90,7 @@ def rejection(X: torch.Tensor, W: torch.Tensor) -> Draw:
     def bound(items: list[int]) -> float:
         return torch.det((vectors[items] * values) @ vectors[items].T).item()
 
-    def proposals(request: dict) -> tuple[list[int], list[int]]:
+    def proposals(request: Request) -> tuple[list[int], list[int]]:
         rng = np.random.RandomState(request["seed"])
         made = [rejection_sampling_ndpp(tree, vectors, values, minor, bound, rng) for _ in range(request["count"])]
         assert not any(rejected for _, rejected in made)

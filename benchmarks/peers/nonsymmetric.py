@@ -14,10 +14,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +33,7 @@ from ndpp_experiments.record import machine
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from symmetric import ONE_THREAD, environment  # noqa: E402
+from symmetric import Peer, environment  # noqa: E402
 
 PACKAGES = ("torch==2.13.0", "numpy", "tqdm")
 Json = dict[str, Any]
@@ -55,7 +56,8 @@ CODES = {
 }
 
 
-class Task(NamedTuple):
+@dataclass(frozen=True)
+class Task:
     """What is timed: units per round and per sample of the peer, our samplers, and starts of walks."""
 
     count: int
@@ -123,18 +125,15 @@ def of_any_size(kernel: LowRankKernel, code: str, count: int) -> Task:
 def compare(python: Path, code: str, folder: str, kernel: Path, task: Task, rounds: int) -> Json:
     """Return seconds per sample of the peer and of our samplers, and their ratios."""
     command = [str(python), str(HERE / "han_samples.py"), code, folder, str(kernel)]
-    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     answers: dict[str, list[Json]] = {name: [] for name in ("peer", *task.own)}
-    with subprocess.Popen(command, env=os.environ | ONE_THREAD, **pipes) as peer:
-        preparation = json.loads(peer.stdout.readline())
+    with Peer(command) as peer:
+        preparation = json.loads(peer.answer())
         for i in range(-1, rounds):  # the first round compiles code and fills caches
             request = {"seed": i + 1, "count": task.count, "start": task.start(i + 1) if task.start else None}
-            print(json.dumps(request), file=peer.stdin, flush=True)
-            found = {"peer": json.loads(peer.stdout.readline())}
+            found = {"peer": json.loads(peer.answer(json.dumps(request)))}
             found |= {name: call(request | {"count": 5 * task.count}) for name, call in task.own.items()}
             for name, answer in found.items() if i >= 0 else ():
                 answers[name].append(answer | {"seconds": answer["seconds"] / len(_units(answer))})
-        peer.stdin.close()
     seconds = {
         name: float(np.mean([one["seconds"] for one in given])) * (1.0 if name == "Exact" else task.units)
         for name, given in answers.items()
@@ -160,11 +159,9 @@ def _mean(values: list[int]) -> list[float]:
 def tasks(kernel: LowRankKernel, sizes: list[int], count: int) -> dict[tuple[str, str], Callable[[], Task]]:
     """Return what to compare, by the peer's code and the task."""
     out: dict[tuple[str, str], Callable[[], Task]] = {
-        ("walk", f"k = {size}"): lambda size=size: walking(kernel, size, count) for size in sizes
+        ("walk", f"k = {size}"): partial(walking, kernel, size, count) for size in sizes
     }
-    return out | {
-        (code, "any size"): lambda code=code: of_any_size(kernel, code, 3) for code in ("cholesky", "rejection")
-    }
+    return out | {(code, "any size"): partial(of_any_size, kernel, code, 3) for code in ("cholesky", "rejection")}
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ import subprocess
 import time
 import venv
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -39,6 +39,29 @@ def environment(folder: Path, name: str, packages: tuple[str, ...]) -> Path:
         venv.create(folder / name, with_pip=True)
         subprocess.run([str(python), "-m", "pip", "install", "--quiet", *packages], check=True)
     return python
+
+
+class Peer:
+    """A program of another library in a process of its own, which answers lines."""
+
+    def __init__(self, command: list[str]) -> None:
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, env=os.environ | ONE_THREAD, stdin=pipe, stdout=pipe, text=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def answer(self, line: str | None = None) -> str:
+        """Send a line, if there is one, and return the next line of the answer."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        if line is not None:
+            print(line, file=self.process.stdin, flush=True)
+        return self.process.stdout.readline()
+
+    def __exit__(self, *_: object) -> None:
+        with self.process:  # closes the pipes, and waits
+            pass
 
 
 def compare(
@@ -66,23 +89,21 @@ def compare(
         first.append(time.process_time() - began)
     sampler.sample(20, rng=0)
     command = [str(python), str(HERE / "dppy_samples.py"), str(folder / "X.npy"), str(size)]
-    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    ours, theirs, values, n_kept, n_drawn = [], [], ([], []), 0, 0
-    with subprocess.Popen(command, env=os.environ | ONE_THREAD, **pipes) as peer:
-        firsts = {"ndpp": min(first[1:]), "dppy": float(peer.stdout.readline())}  # code was compiled in the first round
+    ours, theirs, n_kept, n_drawn = [], [], 0, 0
+    values: tuple[list[float], list[float]] = [], []
+    with Peer(command) as peer:
+        firsts = {"ndpp": min(first[1:]), "dppy": float(peer.answer())}  # code was compiled in the first round
         for i in range(rounds):
             began = time.process_time()
             draws = sampler.sample(sets[0], rng=i)
             ours.append((time.process_time() - began) / sets[0])
-            print(sets[1], file=peer.stdin, flush=True)
-            found = json.loads(peer.stdout.readline())
+            found = json.loads(peer.answer(str(sets[1])))
             theirs.append({mode: drawn["seconds"] for mode, drawn in found.items()})
             values[0].extend(kernel.log_det(items) for items in draws.baskets[: sets[1]])
             drawn = [np.array(items) for one in found.values() for items in one["sets"]]
             kept = [items for items in drawn if limit is None or (items < some).sum() == limit]
             n_kept, n_drawn = n_kept + len(kept), n_drawn + len(drawn)
             values[1].extend(kernel.log_det(items) for items in kept)
-        peer.stdin.close()
     share = max(n_kept, 1) / n_drawn
     modes = {mode: float(np.median([one[mode] for one in theirs])) / share for mode in theirs[0]}
     best, own = min(modes.values()), float(np.median(ours))

@@ -93,7 +93,8 @@ def lists(law: Any, given: Baskets, gammas: tuple[float, ...]) -> dict[str, list
             best = np.argsort(-scorer.best(LISTED, everything, unit) / unit, axis=1, kind="stable")[:, :LISTED]
             for i, items in zip(part.tolist(), best):
                 found[f"{gamma:g}"][i] = items
-    found["completion"] = [one.items for one in recommend_many(law, given, n=LISTED, ranking=Ranking.COMPLETION)]
+    completions = recommend_many(law, given, n=LISTED, ranking=Ranking.COMPLETION)
+    found["completion"] = [() if one is None else one.items for one in completions]
     return found
 
 

@@ -89,11 +89,14 @@ class Results:
 
 
 def _sampler_time(row: dict[str, str]) -> SamplerTime:
-    names = ("seconds", "least", "wall", "rejections", "steps", "counted")
+    def number(name: str) -> float | None:
+        return float(row[name]) if row[name] else None
+
     return SamplerTime(
         data=row["data"], kernel=re.sub(r"learned \((\w)\)", r"\1", row["kernel"]), n=int(row["n"]), rank=int(row["rank"]),
         task=row["task"], size=int(row["size"]) if row["size"] else None, sampler=row["sampler"],
-        expected=row["expected"] == "True", **{name: float(row[name]) for name in names if row[name]},
+        seconds=float(row["seconds"] or "nan"), least=number("least"), wall=number("wall"), rejections=number("rejections"),
+        expected=row["expected"] == "True", steps=number("steps"), counted=number("counted"),
     )  # fmt: skip
 
 
@@ -294,12 +297,11 @@ def pages(root: Path = ROOT) -> dict[str, str]:
     texts["docs/quality.md"] = figures_evaluation.parts(records, peers, alike)
     baskets = results.tables("next_basket", "next_basket-within")
     texts["docs/quality.md"]["next_basket"] = figures_evaluation.next_basket(*baskets)
+    effects, departments = results.tables("prices", "prices-departments")
     texts["docs/shop-over-a-year.md"] = {
         "customers": figures_shop.households(*baskets),
         "year": figures_shop.a_year(results.rows("results/a-year.csv"), results.read("results/a-year.json")),
-        "prices": figures_shop.prices(
-            *results.tables("prices", "prices-departments"), results.read("results/prices.json")
-        ),
+        "prices": figures_shop.prices(effects, departments, results.read("results/prices.json")),
     }
     texts["docs/production.md"] = {
         "new_items": figures_evaluation.new_items(*results.tables("new_items", "new_items-fits"))
@@ -309,9 +311,8 @@ def pages(root: Path = ROOT) -> dict[str, str]:
     texts["README.md"] |= figures_shop.at_a_glance(demo)
     texts["docs/mixtures.md"] = figures_evaluation.begun_in_full(begun) | {"demo": figures_shop.demo(demo)}
     texts["docs/customers.md"] = {"large": figures_shop.customers(customers)}
-    texts["docs/limits.md"] = figures_shop.limits(
-        *results.tables("limits", "limits-methods"), results.read("results/limits.json")
-    )
+    limits, methods = results.tables("limits", "limits-methods")
+    texts["docs/limits.md"] = figures_shop.limits(limits, methods, results.read("results/limits.json"))
     texts["docs/limits.md"]["begun"] = figures_completions.limits(results.read("benchmarks/results/limits.json"))
     completions = results.read("benchmarks/results/completions.json")
     texts["docs/serving.md"] = {"completions": figures_completions.completions(completions)}

@@ -62,7 +62,7 @@ def lifts(baskets: Baskets, first: np.ndarray, second: np.ndarray) -> np.ndarray
     matrix = baskets.to_csr().astype(np.int64).tocsc()
     both = np.array([matrix[:, [a]].multiply(matrix[:, [b]]).sum() for a, b in zip(first, second)])
     counts = np.bincount(baskets.indices, minlength=baskets.n_items) + 0.5
-    return (both + 0.5) * (len(baskets) + 1) / (counts[first] * counts[second])
+    return np.asarray((both + 0.5) * (len(baskets) + 1) / (counts[first] * counts[second]))
 
 
 def judge(data: str, kernels: Path, n_samples: int, seed: int) -> dict[str, Any]:

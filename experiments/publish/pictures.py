@@ -12,6 +12,7 @@ import csv
 import sys
 from pathlib import Path
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ndpp import LowRankKernel, answers, plots
@@ -32,17 +33,18 @@ def overview() -> None:
     figure.savefig(STATIC / "overview.png", dpi=130)
 
 
-def beside(axes, kernel: LowRankKernel, given: list[str]) -> None:
+def beside(axes: Axes, kernel: LowRankKernel, given: list[str]) -> None:
     """Draw how many times as likely each item is where those given are in."""
     ids = kernel.ids(given)
     lift = kernel.inclusion_probabilities(given=ids) / kernel.inclusion_probabilities()
     order = sorted((i for i in range(kernel.n_items) if i not in ids), key=lambda i: lift[i])
     for y, i in enumerate(order):
-        look = {"color": ATTRACT} if lift[i] > 1.02 else {"color": REPEL, "hatch": "///", "edgecolor": "white"}
-        look = look if abs(lift[i] - 1) > 0.02 else {"color": "#c9cfd4"}
-        bar = axes.barh(y, lift[i] - 1, left=1, height=0.72, **look)
+        repels, same = lift[i] < 0.98, abs(lift[i] - 1) <= 0.02
+        color = "#c9cfd4" if same else REPEL if repels else ATTRACT
+        hatch, edge = ("///", "white") if repels else (None, None)
+        bar = axes.barh(y, lift[i] - 1, left=1, height=0.72, color=color, hatch=hatch, edgecolor=edge)
         axes.bar_label(bar, [f"{lift[i]:.2g}×"], padding=3, fontsize=9)
-    axes.set_yticks(range(len(order)), [kernel.labels[i] for i in order])
+    axes.set_yticks(range(len(order)), [(kernel.labels or ())[i] for i in order])
     axes.tick_params(axis="y", length=0)
     axes.axvline(1, color="black", lw=0.8)
     axes.set_xlim(-0.3, max(1.5, max(lift[i] for i in order) + 0.35))
@@ -51,7 +53,7 @@ def beside(axes, kernel: LowRankKernel, given: list[str]) -> None:
     axes.set_title(f"Beside {' and '.join(given)}: attraction and repulsion", fontsize=11)
 
 
-def times(axes) -> None:
+def times(axes: Axes) -> None:
     """Draw seconds per sample against the number of items, from the recorded results."""
     with open(RESULTS / "fig2-n.csv", newline="") as file:
         rows = list(csv.DictReader(file))

@@ -16,6 +16,7 @@ import argparse
 import json
 import multiprocessing
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,7 +55,7 @@ DATA = {
     "millionsong_sample": Data(200, (0.1,), n_test=0),  # 1,578 baskets: only for --kernels
 }
 MODELS = {"NDPP": NDPP, "ONDPP": ONDPP, "SymmetricDPP": SymmetricDPP, "MixtureNDPP": MixtureNDPP}
-BASELINES = {
+BASELINES: dict[str, Callable[[Baskets], object]] = {
     "independent items": metrics.independent_items, "item-item cosine": metrics.item_item_cosine, "EASE": metrics.ease,
 }  # fmt: skip
 N_VALIDATION = 300
@@ -105,10 +106,12 @@ def work(job: Job, device: str, epochs: int, kernels: Path | None) -> dict[str, 
     threadpoolctl.threadpool_limits(1)
     train, validation, test = load(job.data).split(N_VALIDATION, DATA[job.data].n_test, rng=0)
     found = {**job._asdict(), "n_items": train.n_items, "n_train": len(train), "n_test": len(test)}
-    if job.model in BASELINES:
-        chosen = {"validation": validation} if job.model == "EASE" else {}
-        model: Any = BASELINES[job.model](train, **chosen)
-        found |= {"penalty": model.penalty} if job.model == "EASE" else {}
+    model: Any
+    if job.model == "EASE":
+        model = metrics.ease(train, validation=validation)
+        found |= {"penalty": model.penalty}
+    elif job.model in BASELINES:
+        model = BASELINES[job.model](train)
     else:
         model, about = fitted(job, train, validation, device, epochs, kernels)
         found |= about

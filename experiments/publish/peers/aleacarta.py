@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any, NamedTuple
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -20,7 +21,25 @@ from scipy import sparse
 
 EPOCHS, SECONDS = 20, float(os.environ.get("ALEACARTA_SECONDS", "200"))
 """The limits of one setting: whichever comes first, at the end of an epoch."""
-SETTINGS = ({"latent": 16, "lr": 5e-3}, {"latent": 64, "lr": 5e-3})
+
+
+class Settings(NamedTuple):
+    """Numbers of latent factors and the step of the optimizer."""
+
+    latent: int
+    lr: float
+
+
+SETTINGS = (Settings(16, 5e-3), Settings(64, 5e-3))
+
+
+class Fitted(NamedTuple):
+    """The best model of one setting."""
+
+    settings: dict[str, Any]
+    scores: Scores
+    validation: float
+    seconds: float
 
 
 def scores_of(model: AleaCarta) -> Scores:
@@ -29,7 +48,7 @@ def scores_of(model: AleaCarta) -> Scores:
 
     def scores(rest: sparse.csr_matrix) -> np.ndarray:
         mean = (rest @ gamma) / np.maximum(rest.getnnz(axis=1), 1)[:, None]
-        return popularity + mean @ gamma.T
+        return np.asarray(popularity + mean @ gamma.T)
 
     return scores
 
@@ -44,7 +63,7 @@ def check(model: AleaCarta, rest: sparse.csr_matrix) -> None:
     assert np.allclose(theirs.numpy()[0], scores_of(model)(rest[:1])[0], atol=1e-4), "scores differ from the library's"
 
 
-def fit(split: Split, *, latent: int, lr: float) -> dict:
+def fit(split: Split, settings: Settings) -> Fitted:
     tf.random.set_seed(0)
     np.random.seed(0)  # noqa: NPY002 - the library draws from the global state
     n_items = split.train.shape[1]
@@ -55,33 +74,33 @@ def fit(split: Split, *, latent: int, lr: float) -> dict:
         if row.nnz > 1
     ]
     model = AleaCarta(
-        price_effects=False, latent_sizes={"preferences": latent}, n_negative_samples=2, lr=lr, epochs=1, batch_size=128
-    )
+        price_effects=False, latent_sizes={"preferences": settings.latent}, n_negative_samples=2, lr=settings.lr, epochs=1, batch_size=128
+    )  # fmt: skip
     model.instantiate(n_items=n_items, n_stores=1)
     check(model, split.test.rest)
-    began, best, curve = time.perf_counter(), None, []
+    began, best, curve = time.perf_counter(), scores_of(model), list[float]()
     for _ in range(EPOCHS):
         model.fit(TripDataset(trips, everything))
         curve.append(reciprocal_rank(scores_of(model), split.validation))
         print(
-            f"  AleaCarta, {latent}: epoch {len(curve)}, {time.perf_counter() - began:.0f} s, {curve[-1]:.4f}",
+            f"  AleaCarta, {settings.latent}: epoch {len(curve)}, {time.perf_counter() - began:.0f} s, {curve[-1]:.4f}",
             flush=True,
         )
         if curve[-1] == max(curve):
             best = scores_of(model)
         if time.perf_counter() - began > SECONDS or len(curve) - 1 - int(np.argmax(curve)) >= 3:
             break
-    return {"scores": best, "validation": max(curve), "epochs": len(curve), "seconds": time.perf_counter() - began}
+    return Fitted(settings._asdict() | {"epochs": len(curve)}, best, max(curve), time.perf_counter() - began)
 
 
-def peers(split: Split) -> list[dict]:
-    found = [{"settings": settings, **fit(split, **settings)} for settings in SETTINGS]
-    best = max(found, key=lambda one: one["validation"])
-    above, ties = ranks(best["scores"], split.test)
+def peers(split: Split) -> list[dict[str, Any]]:
+    found = [fit(split, settings) for settings in SETTINGS]
+    best = max(found, key=lambda one: one.validation)
+    above, ties = ranks(best.scores, split.test)
     return [{
-        "model": "AleaCarta", "settings": best["settings"] | {"epochs": best["epochs"]}, "validation": best["validation"],
-        "tried": [[one["settings"] | {"epochs": one["epochs"]}, one["validation"]] for one in found],
-        "seconds": sum(one["seconds"] for one in found), "above": above.tolist(), "ties": ties.tolist(),
+        "model": "AleaCarta", "settings": best.settings, "validation": best.validation,
+        "tried": [[one.settings, one.validation] for one in found],
+        "seconds": sum(one.seconds for one in found), "above": above.tolist(), "ties": ties.tolist(),
     }]  # fmt: skip
 
 

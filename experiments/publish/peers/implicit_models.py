@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 from common import Scores, Split, choose, main
@@ -29,12 +30,12 @@ def als(train: sparse.csr_matrix, *, factors: int, regularization: float, alpha:
     model.fit(train, show_progress=False)
 
     def scores(rest: sparse.csr_matrix) -> np.ndarray:
-        return model.recalculate_user(np.arange(rest.shape[0]), rest) @ model.item_factors.T
+        return np.asarray(model.recalculate_user(np.arange(rest.shape[0]), rest) @ model.item_factors.T)
 
     return scores
 
 
-def peers(split: Split) -> list[dict]:
+def peers(split: Split) -> list[dict[str, Any]]:
     neighbours = [{"K": K, "K1": K1, "B": B} for K, K1, B in product((20, 200), (0.3, 1.2, 5.0), (0.0, 0.4, 0.8))]
     factors = [
         {"factors": factors, "regularization": penalty, "alpha": alpha}
