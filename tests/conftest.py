@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import threadpoolctl
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 import goodness
 from ndpp.errors import MissingExtraError
@@ -20,7 +20,9 @@ from ndpp.errors import MissingExtraError
 pytest.register_assert_rewrite("contract", "law_verbs")
 
 # Examples that depend on the test alone, like every other seed of the suite; `make fuzz` looks for new ones.
-settings.register_profile("suite", derandomize=True, database=None, deadline=None)
+settings.register_profile(
+    "suite", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("suite")
 
 # A shell starts background jobs with Ctrl-C ignored, and the commands that the tests interrupt would inherit that.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,6 +20,7 @@ from ndpp.baskets.orders import Orders
 from ndpp.cli.app import run
 from ndpp.datasets import shelf_kernel
 from ndpp.serve.app import create_app
+from patience import until
 from servers import get, post, serving, trips
 
 
@@ -455,11 +455,14 @@ def test_related_items(model: Asked, item: str):
 
 def test_sizes_of_the_baskets_with_an_item(model: Asked):
     """Over HTTP, those of a mixture are known some moments after it was loaded, in single precision."""
-    expected, deadline = answers.sizes(model.law, "tea"), time.monotonic() + 60
+    expected = answers.sizes(model.law, "tea")
     assert sum(expected.size_distribution) == pytest.approx(1)
-    found: dict[str, Any] = {"size_distribution": None}
-    while found["size_distribution"] is None and time.monotonic() < deadline:
+
+    def with_sizes() -> dict[str, Any] | None:
         found = get(f"{model.url}/api/sizes", params={"item": "tea"}).raise_for_status().json()
+        return None if found["size_distribution"] is None else found
+
+    found = until(with_sizes)
     n = min(len(expected.size_distribution), len(found["size_distribution"]))
     assert n > 4
     np.testing.assert_allclose(found.pop("size_distribution")[:n], expected.size_distribution[:n], atol=1e-5)

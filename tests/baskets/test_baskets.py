@@ -51,7 +51,9 @@ AWKWARD = [
     "-0",
     "007",
 ]
-round_trip = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+round_trip = settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 def made(lists: list[list[int]], labels: tuple[str, ...] | None = None) -> Baskets:

@@ -202,12 +202,10 @@ def test_a_limit_of_time_leaves_a_model(call, models, tmp_path, model):
         "--max-epochs",
         10**5,
     ]
-    began = time.monotonic()
     done = call(*words, "--patience", 10**5, "--minutes", 0.01, "--json")
-    took = time.monotonic() - began
     assert done.code == 0
     assert (done.json["ended"], "minutes" in done.json["settings"]) == ("minutes", False)
-    assert took < 30  # 0.6 s, and what a busy machine adds
+    assert done.json["epochs"] < 10**5
     assert ndpp.load_metadata(tmp_path / "m")["validation_log_likelihood"] < 0
     assert call("recommend", tmp_path / "m", "--given", "tea", "--number", 3).code == 0
     assert "--minutes" in call(*words, "--minutes", -1).err

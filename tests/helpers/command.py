@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from forking import ONE_THREAD, Forked
+from patience import HANG_SECONDS
 
 COMMAND = [sys.executable, "-m", "ndpp.cli"]
 ENVIRONMENT = {**os.environ, **ONE_THREAD, "PYTHONPATH": "", "TERM": "dumb", "COLUMNS": "200"}
@@ -75,7 +76,7 @@ def spawn(*arguments: Any, cwd: Path, **options: Any) -> subprocess.Popen[bytes]
 
 def end(process: subprocess.Popen[bytes] | Forked) -> Done:
     """Wait for it."""
-    out, err = process.communicate(timeout=600)  # a process that hangs, not one on a busy machine
+    out, err = process.communicate(timeout=HANG_SECONDS)
     return Done.of(process.returncode or 0, (out or b"").decode(), (err or b"").decode())
 
 

@@ -26,6 +26,8 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
+from patience import HANG_SECONDS
+
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 TRAINING = "ndpp.learning.trainer"
 PRELOADED = ("numba", "torch", "sklearn", "ndpp.cli.app", "ndpp.learning", "ndpp.samplers", "ndpp.serve.app")
@@ -129,7 +131,7 @@ def _server() -> socket.socket:
 
     def finish() -> None:
         ours.close()
-        server.wait(60)
+        server.wait(HANG_SECONDS)
 
     atexit.register(finish)
     return ours

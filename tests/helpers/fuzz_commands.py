@@ -27,12 +27,11 @@ from _ndpp_command import main
 from fuzz_files import FOLDER, Failure, check, mutated
 from ndpp.cli.app import run
 from ndpp.samplers import base
+from patience import until
 
 KINDS = ("sample", "complete", "fit")
 KILLED: Counter[str] = Counter()
 """How many runs of each command were killed before they were done."""
-PATIENCE = 20.0
-"""Seconds after which an interrupt counts as lost."""
 FIT = [
     "--model",
     "ndpp",
@@ -248,17 +247,21 @@ def interrupt_case(seed: int) -> None:
         child = start([*command(kind, output), *long], said=said, busy=busy)
         time.sleep(0.02 + draw.random() * (1 + 2 * busy) * took)
         os.kill(child, number)
-        end = time.monotonic() + PATIENCE
-        while not (ended := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < end:
-            time.sleep(0.01)
-        if not ended[0]:
+
+        def ended() -> tuple[int, int] | None:
+            found = os.waitpid(child, os.WNOHANG)
+            return found if found[0] else None
+
+        try:
+            _, status = until(ended)
+        except TimeoutError:
             os.kill(child, signal.SIGKILL)
             finish(child)
-            raise Failure(f"{kind} went on after signal {number}")
+            raise Failure(f"{kind} went on after signal {number}") from None
         told = said.read_text().partition("\nndpp: interrupted")[2]
         check(
-            os.waitstatus_to_exitcode(ended[1]) == 128 + number,
-            f"{kind} ended with status {ended[1]}: {said.read_text()}",
+            os.waitstatus_to_exitcode(status) == 128 + number,
+            f"{kind} ended with status {status}: {said.read_text()}",
         )
         part = output.with_name("out.txt.ndpp-part")
         check(part.exists() == ("saved" in told), f"{kind} said {told!r} and left {sorted(os.listdir(name))}")

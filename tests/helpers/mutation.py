@@ -40,6 +40,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from patience import HANG_SECONDS
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("linalg", "items", "samplers", "laws", "inference")
 UNTOUCHED = "ndpp/samplers/gpu/kernels/"  # Triton's part runs on a GPU only
@@ -280,7 +282,7 @@ def run_tests(tree: Path, files: list[str], options: argparse.Namespace) -> tupl
             if not str(importlib.util.find_spec("ndpp")).count(str(tree)):
                 raise ImportError("another ndpp comes first")
             resource.setrlimit(resource.RLIMIT_CPU, (options.seconds, options.seconds + 5))
-            signal.alarm(6 * options.seconds)  # one that waits for ever uses no time
+            signal.alarm(int(max(6 * options.seconds, HANG_SECONDS)))  # one that waits for ever uses no time
             code = int(pytest.main(arguments))
         except BaseException:
             traceback.print_exc()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 import ndpp
 from command import ENVIRONMENT, spawn
 from ndpp.datasets import shelf_kernel
+from patience import HANG_SECONDS, serve_patiently, until
 
 ODD = ("<script>alert(1)</script>", "\"quoted\" & 'single'", "🧀 Käse", "خبز عربي", "a/b?c=d#e", "crème brûlée")
 """Labels that break pages, addresses and alphabets."""
@@ -50,7 +52,7 @@ def trips() -> ndpp.Mixture:
 
 def request(method: str, url: str, **options: Any) -> httpx.Response:
     """Ask once, over a connection of its own. Certificates, which take a while to read, are not needed here."""
-    with httpx.Client(verify=False, trust_env=False, timeout=20) as client:
+    with httpx.Client(verify=False, trust_env=False, timeout=HANG_SECONDS) as client:
         return client.request(method, url, **options)
 
 
@@ -68,13 +70,16 @@ class Server:
     """The command ``ndpp serve`` in a process of its own."""
 
     def __init__(self, *arguments: Any, env: dict[str, str] | None = None) -> None:
-        options = {"env": env or ENVIRONMENT, "stdout": subprocess.DEVNULL}
-        self.process = spawn("serve", *arguments, "--port", 0, cwd=Path.cwd(), **options)
+        options: dict[str, Any] = {"env": env or ENVIRONMENT, "stdout": subprocess.DEVNULL}
+        if hasattr(os, "fork"):
+            options["preexec_fn"] = serve_patiently
+        words = ("--port", 0, "--seconds", HANG_SECONDS)
+        self.process = spawn("serve", *arguments, *words, cwd=Path.cwd(), **options)
         self.lines: list[str] = []
         self._listening = threading.Event()
         self._thread = threading.Thread(target=self._drain, daemon=True)
         self._thread.start()
-        if not self._listening.wait(60) or not self.url:
+        if not self._listening.wait(HANG_SECONDS) or not self.url:
             self.process.kill()
             pytest.fail("the server did not start:\n" + "".join(self.lines))
         self.await_ready()
@@ -100,43 +105,46 @@ class Server:
 
     def await_ready(self) -> None:
         """Wait until it answers."""
-        for _ in range(600):
-            try:
-                if get(f"{self.url}/ready").status_code == 200:
-                    return
-            except httpx.TransportError:
-                pass
-            time.sleep(0.05)
-        pytest.fail("the server is not ready")
+
+        def is_ready() -> bool:
+            with contextlib.suppress(httpx.TransportError):
+                return get(f"{self.url}/ready").status_code == 200
+            return False
+
+        until(is_ready, pause=0.05)
 
     def stop(self) -> int:
         """End it as a service manager would; return its exit code."""
         self.process.terminate()
-        code = self.process.wait(30)
-        self._thread.join(10)
+        code = self.process.wait(HANG_SECONDS)
+        self._thread.join(HANG_SECONDS)
         return code
 
 
 @contextmanager
 def serving(app: Any, *, loading: bool = False) -> Iterator[str]:
-    """Serve an application in a thread; give its address once it is ready, or at once, while it is ``loading``."""
+    """Serve an application in a thread; give its address once it is ready, or at once, while it is ``loading``.
+
+    An answer may take as long as it needs on a busy machine, unless the application has limits of its own.
+    """
     import uvicorn
 
+    from ndpp.serve.limits import Limits
     from ndpp.serve.run import PatientProtocol
 
+    work = app.app.state.work
+    if work.limits == Limits():
+        work.limits = Limits(HANG_SECONDS)
     with socket.create_server(("127.0.0.1", 0)) as bound:
         server = uvicorn.Server(uvicorn.Config(app, http=PatientProtocol, log_config=None, server_header=False))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
-        while not server.started:
-            time.sleep(0.01)
+        until(lambda: server.started, pause=0.01)
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         try:
-            for _ in range(0 if loading else 1200):
-                if get(f"{url}/ready").status_code == 200:
-                    break
-                time.sleep(0.05)
+            if not loading:
+                until(lambda: get(f"{url}/ready").status_code == 200)
             yield url
         finally:
             server.should_exit = True
-            thread.join(30)
+            thread.join(HANG_SECONDS)

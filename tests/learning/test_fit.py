@@ -23,6 +23,7 @@ from ndpp.errors import InvalidInputError, ModelFileError
 from ndpp.learning import NDPP, ONDPP, LiteratureStart, SymmetricDPP, checkpoint, trainer
 from ndpp.learning.base import set_aside
 from ndpp.learning.kernel_objective import KernelObjective
+from patience import HANG_SECONDS
 
 SETTINGS: dict[str, Any] = {"rank": 8, "max_epochs": 3, "patience": 2, "batch_size": 30, "random_state": 0}
 
@@ -207,7 +208,7 @@ def write(path, tensors, record):
     true(path, tensors, record)
     if len(record["history"]) == 2:
         print("two epochs", flush=True)
-        time.sleep(600)  # until it is interrupted
+        time.sleep(6000)  # until it is interrupted
 checkpoint.write = write
 model = NDPP(max_epochs=5, **settings).fit(baskets)
 assert model.ended_ == "interrupted"
@@ -228,7 +229,7 @@ def _child(code: str, baskets: Baskets, folder: Path) -> tuple[Any, Path]:
 @only_posix.signals
 def test_training_goes_on_after_kill_9(baskets: Baskets, tmp_path: Path):
     child, path = _child(KILLED, baskets, tmp_path)
-    _, said = child.communicate(timeout=120)
+    _, said = child.communicate(timeout=HANG_SECONDS)
     assert child.returncode == -signal.SIGKILL, said.decode()
     assert len(checkpoint.read(path).record["history"]) == 2
     whole = NDPP(**SETTINGS | {"max_epochs": 5}).fit(baskets)
@@ -243,7 +244,7 @@ def test_ctrl_c_keeps_the_best_so_far(baskets: Baskets, tmp_path: Path):
     assert child.stdout is not None
     told = child.stdout.readline()  # nothing, where it ends before
     child.send_signal(signal.SIGINT)
-    _, said = child.communicate(timeout=600)
+    _, said = child.communicate(timeout=HANG_SECONDS)
     assert told == b"two epochs\n", said.decode()
     assert child.returncode == 0, said.decode()
     assert b"interrupted in epoch 3" in said

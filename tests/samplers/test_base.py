@@ -77,7 +77,7 @@ def test_parts_that_a_device_returns_are_joined():
 
 INTERRUPTS = """
 import faulthandler, os, signal, threading
-faulthandler.dump_traceback_later(400, exit=True)  # an interrupt was lost: where are we?
+faulthandler.dump_traceback_later(600, exit=True)  # an interrupt was lost: where are we?
 import numpy as np
 import ndpp
 from ndpp.samplers import Cholesky, Exact, RejectionUp, Walk

@@ -26,8 +26,11 @@ from ndpp import LowRankKernel
 from ndpp.errors import BudgetExceededError, MissingExtraError, RowsUnavailableError
 from ndpp.samplers import Exact, Walk, _dispatch
 from ndpp.samplers._dispatch import dispatch
+from patience import HANG_SECONDS, until
 
 N, D = 1200, 4
+KILLED_AFTER = 5
+"""Marks of workers before one of them is killed."""
 
 
 def factors() -> tuple[np.ndarray, np.ndarray]:
@@ -46,42 +49,67 @@ def client() -> Iterator[Client]:
     """A cluster whose workers begin with everything imported, where the system can do that."""
     method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
     with (
-        dask.config.set({"distributed.worker.multiprocessing-method": method}),
+        dask.config.set(
+            {
+                "distributed.worker.multiprocessing-method": method,
+                "distributed.comm.timeouts.connect": HANG_SECONDS,
+                "distributed.comm.timeouts.tcp": HANG_SECONDS,
+            }
+        ),
         LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster) as client,
     ):
         yield client
 
 
-def slow_source(X: np.ndarray, marks: Path) -> Any:
-    """A store that takes its time, and leaves a mark of the process that reads it. Defined here, so that it is pickled by value."""
+def marker(marks: Path) -> Callable[[], None]:
+    """Return a function by which a worker leaves a mark. From ``KILLED_AFTER`` marks on it waits until one of them is killed.
 
-    class Slow:
+    It is defined here, so that it is pickled by value.
+    """
+    tester = os.getpid()
+
+    def mark() -> None:
+        if os.getpid() == tester:
+            return
+        number = len(list(marks.iterdir()))
+        (marks / f"{number:06d}-{os.getpid()}").touch()
+        while len(list(marks.iterdir())) >= KILLED_AFTER and not (marks.parent / "killed").exists():
+            time.sleep(0.01)
+
+    return mark
+
+
+def marking_source(X: np.ndarray, marks: Path) -> Any:
+    """A store whose readers leave marks."""
+    mark = marker(marks)
+
+    class Marking:
         shape, dtype = X.shape, X.dtype
 
         def blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
             yield slice(0, len(X)), X
 
         def rows(self, ids: np.ndarray) -> np.ndarray:
-            (marks / f"{time.perf_counter_ns()}-{os.getpid()}").touch()
-            time.sleep(0.01)
+            mark()
             return X[ids]
 
-    return Slow()
+    return Marking()
 
 
-def killing(marks: Path, *, after: int) -> threading.Thread:
-    """Kill the process that left the last of ``after`` marks; not the one that runs the tests."""
+def processes(marks: Path) -> list[int]:
+    """Return the processes that have left marks, in order."""
+    return [int(path.name.split("-")[1]) for path in sorted(marks.iterdir())]
+
+
+def killing(marks: Path) -> threading.Thread:
+    """Kill a process that waits after ``KILLED_AFTER`` marks; let the others go on."""
 
     def kill() -> None:
-        for _ in range(3000):
-            pids = [int(path.name.split("-")[1]) for path in sorted(marks.iterdir())]
-            workers = [pid for pid in pids if pid != os.getpid()]
-            if len(workers) >= after:
-                os.kill(workers[-1], only_posix.KILL)
-                (marks.parent / "killed").write_text(str(workers[-1]))
-                return
-            time.sleep(0.01)
+        until(lambda: len(processes(marks)) >= KILLED_AFTER)
+        dead = processes(marks)[-1]
+        os.kill(dead, only_posix.KILL)
+        (marks.parent / "killed").write_text(str(dead))
 
     thread = threading.Thread(target=kill, daemon=True)
     thread.start()
@@ -97,10 +125,9 @@ def marks(tmp_path) -> Path:
 
 def assert_killed(marks: Path) -> None:
     """A worker was killed in the middle: it had left marks, and others left more after it."""
-    dead = (marks.parent / "killed").read_text()
-    pids = [path.name.split("-")[1] for path in sorted(marks.iterdir())]
-    assert dead in pids
-    assert pids[-1] != dead
+    dead = int((marks.parent / "killed").read_text())
+    assert dead in processes(marks)
+    assert processes(marks)[-1] != dead
 
 
 @pytest.mark.parametrize("backend", ["threading", "loky"])
@@ -130,9 +157,9 @@ def test_processes_share_x_and_do_not_copy_it(tmp_path):
 
 def test_a_killed_process_is_replaced(marks):
     X, W = factors()
-    sampler = Exact.prepare(LowRankKernel(slow_source(X, marks), W), size=2)
+    sampler = Exact.prepare(LowRankKernel(marking_source(X, marks), W), size=2)
     alone = sampler.sample(48, rng=3).baskets
-    thread = killing(marks, after=5)
+    thread = killing(marks)
     with joblib.parallel_config(backend="loky"):
         assert sampler.sample(48, rng=3, n_jobs=2).baskets == alone
     thread.join()
@@ -157,26 +184,25 @@ def test_a_cluster_draws_the_same(client, marks, tmp_path):
         Walk.prepare(twin, size=2, steps=2).sample(9, rng=5, n_jobs=client).baskets
         == Walk.prepare(twin, size=2, steps=2).sample(9, rng=5).baskets
     )
-    sampler = Exact.prepare(LowRankKernel(slow_source(X, marks), W), size=2)
+    sampler = Exact.prepare(LowRankKernel(marking_source(X, marks), W), size=2)
     alone = sampler.sample(48, rng=3).baskets
-    thread = killing(marks, after=5)
+    thread = killing(marks)
     assert sampler.sample(48, rng=3, n_jobs=client).baskets == alone
     thread.join()
     assert_killed(marks)
 
 
 def test_a_worker_killed_while_preparing_and_while_rows_are_fetched(client, marks):
-    X, W = factors()
+    (X, W), mark = factors(), marker(marks)
 
     def chunk(block_info: Any = None) -> np.ndarray:
-        (marks / f"{time.perf_counter_ns()}-{os.getpid()}").touch()
-        time.sleep(0.05)
+        mark()
         begin, end = block_info[None]["array-location"][0]
         return X[begin:end]
 
     remote = da.map_blocks(chunk, chunks=((100,) * 12, (D,)), dtype=X.dtype, meta=np.empty((0, 0)))
     twin = LowRankKernel(X, W)
-    thread = killing(marks, after=4)
+    thread = killing(marks)
     kernel = LowRankKernel(remote, W)
     thread.join()
     assert_killed(marks)

@@ -12,7 +12,13 @@ pytest.importorskip("uvicorn", reason="needs uvicorn: pip install 'ndpp[serve]'"
 httpx = pytest.importorskip("httpx", reason="needs httpx: pip install 'ndpp[dev]'")
 
 import ndpp  # noqa: E402
+from patience import HANG_SECONDS, serve_patiently  # noqa: E402
 from servers import Server, odd_kernel, trips  # noqa: E402
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _patient() -> None:
+    serve_patiently()
 
 
 @pytest.fixture(scope="session")
@@ -51,7 +57,7 @@ def api(server) -> Iterator[httpx.Client]:
             assert problem["title"]
             assert problem["detail"]
 
-    with httpx.Client(base_url=server.url, timeout=30, event_hooks={"response": [check]}) as client:
+    with httpx.Client(base_url=server.url, timeout=HANG_SECONDS, event_hooks={"response": [check]}) as client:
         yield client
 
 

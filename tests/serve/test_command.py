@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 
 import httpx
 import pytest
 
 from command import ENVIRONMENT, spawn
 from ndpp.cli.app import run
+from patience import HANG_SECONDS, until
 from servers import Server, get
 
 
@@ -46,7 +46,7 @@ def test_a_damaged_model_ends_the_command(model, tmp_path):
     broken[-1] ^= 1
     (tmp_path / "broken.safetensors").write_bytes(broken)
     process = spawn("serve", tmp_path / "broken.safetensors", "--port", 0, cwd=tmp_path, env=ENVIRONMENT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=HANG_SECONDS)
     assert process.returncode == 1
     assert err.decode().splitlines()[-1].startswith("ndpp: error: ")
     assert "broken.safetensors" in err.decode().splitlines()[-1]
@@ -56,16 +56,15 @@ def test_several_processes_share_a_port_and_add_up_their_metrics(model, tmp_path
     (tmp_path / "token").write_text("correct-horse-battery\n")
     server = Server(model, "--workers", 2, "--token-file", tmp_path / "token")
     headers = {"authorization": "Bearer correct-horse-battery"}
-    answered = 0
-    for _ in range(
-        600
-    ):  # a connection each, so that both processes answer; one may be loading the model while the other has it
-        status = get(f"{server.url}/api/model", headers=headers, timeout=20).status_code
+
+    def is_answered() -> bool:
+        """Ask by a new connection, so that both processes answer; one may still load the model."""
+        status = get(f"{server.url}/api/model", headers=headers).status_code
         assert status in (200, 503)
-        answered += status == 200
-        if answered == 20:
-            break
-        time.sleep(0.05 * (status == 503))
+        return status == 200
+
+    for _ in range(20):
+        until(is_answered)
     text = get(f"{server.url}/metrics", headers=headers).text
     assert 'ndpp_requests_total{method="GET",route="/api/model",status="200"} 20.0' in text
     assert "ndpp_model_items 18.0" in text
@@ -81,15 +80,15 @@ def test_a_signal_lets_requests_end(model):
     def ask() -> None:
         baskets = [[i % 12] for i in range(1500)]
         body = {"task": "complete", "baskets": baskets, "n": 1, "size": 6}
-        with httpx.stream("POST", f"{server.url}/api/batch", json=body, timeout=60) as response:
+        with httpx.stream("POST", f"{server.url}/api/batch", json=body, timeout=HANG_SECONDS) as response:
             for line in response.iter_lines():
                 lines.append(line)
                 first.set()
 
     asking = threading.Thread(target=ask)
     asking.start()
-    assert first.wait(20)
+    assert first.wait(HANG_SECONDS)
     server.stop()
-    asking.join(30)
+    asking.join(HANG_SECONDS)
     assert len(lines) == 1500
     assert [event["event"] for event in server.events][-1] == f"Finished server process [{server.process.pid}]"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +13,7 @@ from ndpp.baskets.orders import Orders
 from ndpp.cli.app import run
 from ndpp.datasets import shelf_kernel
 from ndpp.serve.app import create_app
+from patience import until
 from servers import Server, get, post, serving
 
 SECRET, OTHER = "household-zebra-4711", "household-yak-4712"
@@ -60,12 +61,13 @@ def test_nothing_of_a_customer_is_logged_and_nothing_is_left_of_a_deleted_one(sh
         assert SECRET.encode() not in data
         assert OTHER.encode() in data
         assert not list(shop.glob("*part*"))
-        deadline, plain = time.monotonic() + 20, post(f"{server.url}/api/recommend", json=asked).json()
-        while time.monotonic() < deadline:
+        plain = post(f"{server.url}/api/recommend", json=asked).json()
+
+        def as_a_new_one() -> dict[str, Any] | None:
             found = post(f"{server.url}/api/recommend", json={**asked, "customer": SECRET, "damping": 0.2}).json()
-            if found["customer"] == "new":
-                break
-            time.sleep(0.05)
+            return found if found["customer"] == "new" else None
+
+        found = until(as_a_new_one)
         assert [row["item"] for row in found["items"]] == [row["item"] for row in plain["items"]]
         assert all(row["usual"] == 0 for row in found["items"])
         drawn = post(f"{server.url}/api/sample", json={"customer": SECRET, "seed": 1, "n": 3}).json()
@@ -80,21 +82,19 @@ def test_nothing_of_a_customer_is_logged_and_nothing_is_left_of_a_deleted_one(sh
     assert [event["path"] for event in server.events if event["event"] == "request"].count("/api/recommend") > 5
 
 
-def test_a_better_file_of_customers_is_taken_and_a_spoilt_one_is_not(shop):
+def test_a_better_file_of_customers_is_taken_and_a_spoilt_one_is_not(shop, caplog):
     law = shelf_kernel()
     with serving(create_app(shop / "shop.safetensors", customers=shop / "shop.customers")) as url:
         assert get(f"{url}/api/model").json()["customers"] == 2
         checksum = get(f"{url}/ready").json()["checksum"]
         (shop / "spoilt").write_bytes(b"nothing of the kind")
         (shop / "spoilt").replace(shop / "shop.customers")
-        time.sleep(0.6)
+        until(lambda: any(record.message == "customers refused" for record in caplog.records))
         assert get(f"{url}/api/model").json()["customers"] == 2
         assert post(f"{url}/api/recommend", json={"customer": OTHER}).json()["customer"] == "known"
         orders = Orders(ndpp.Baskets.from_lists([["tea"]] * 3, labels=law.labels), ["a", "b", "c"])
         ndpp.Customers(law).update(orders).save(shop / "shop.customers")
-        deadline = time.monotonic() + 20
-        while get(f"{url}/api/model").json()["customers"] != 3 and time.monotonic() < deadline:
-            time.sleep(0.05)
+        until(lambda: get(f"{url}/api/model").json()["customers"] == 3)
         assert post(f"{url}/api/recommend", json={"customer": "b"}).json()["customer"] == "known"
         assert post(f"{url}/api/recommend", json={"customer": OTHER}).json()["customer"] == "new"
         assert get(f"{url}/ready").json()["checksum"] == checksum

@@ -14,6 +14,7 @@ import ndpp
 from ndpp.serve.app import create_app
 from ndpp.serve.limits import BASKET_LIMITS, CATEGORIES
 from ndpp.serve.model import Served
+from patience import until
 from servers import get, post, serving
 
 N = 40
@@ -99,13 +100,14 @@ def test_a_server_without_a_table_says_what_to_do(api):
 
 def test_a_replaced_table_is_read(url, table):
     asked = {"n": 5, "limits": ["price<=6"]}
+
+    def longest() -> int:
+        return max(len(one["items"]) for one in post(f"{url}/api/sample", json=asked).json()["baskets"])
+
     write(table, 2.0)
-    for _ in range(400):
-        most = max(len(one["items"]) for one in post(f"{url}/api/sample", json=asked).json()["baskets"])
-        if most <= 3:
-            break
+    until(lambda: longest() <= 3)
     write(table, 1.0)
-    assert most <= 3
+    until(lambda: longest() > 3)
 
 
 @pytest.mark.filterwarnings("ignore::ndpp.errors.DataWarning")
@@ -136,9 +138,7 @@ def test_factors_of_the_server_are_read_and_read_again(table, url):
         assert [one["items"] for one in drawn] == [[f"item {i}" for i in basket] for basket in expected]
         (table.parent / "next.csv").write_text("item,factor\nitem 2,0\n")
         os.replace(table.parent / "next.csv", factors)
-        for _ in range(400):
-            if "item 1" in listed():
-                break
+        until(lambda: "item 1" in listed())
         assert listed() == list(law.tilt({"item 2": 0}).recommend([], n=100).labels)
 
 

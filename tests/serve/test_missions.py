@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from ndpp.errors import PrecisionError
 from ndpp.serve.app import create_app
 from ndpp.serve.model import Served
 from ndpp.serve.work import GIVES_WAY, UnderWay
+from patience import HANG_SECONDS, until
 from servers import BREAKFAST, get, post, serving
 
 
@@ -66,16 +67,14 @@ def test_a_mixture_answers_before_its_sizes_are_known(monkeypatch, tmp_path):
     mixture = ndpp.Mixture.tied(np.exp(rng.normal(-1, 1, (70, 9))), rng.normal(size=(9, 2)), skew, np.full(70, 1 / 70))
     ndpp.save(mixture, tmp_path / "m")
     found = type(mixture).size_distribution
-    monkeypatch.setattr(type(mixture), "size_distribution", lambda law: may_end.wait(60) and found(law))
+    monkeypatch.setattr(type(mixture), "size_distribution", lambda law: may_end.wait(HANG_SECONDS) and found(law))
     with serving(create_app(tmp_path / "m")) as url:
         answer = post(f"{url}/api/probability", json={"basket": [1, 2]}).raise_for_status().json()
         assert answer["log_prob"] == pytest.approx(mixture.log_prob([1, 2]))
         assert (answer["size_probability"], answer["at_most"], answer["log_prob_of_size"]) == (None, None, None)
         assert get(f"{url}/api/model").raise_for_status().json()["size_distribution"] is None
         may_end.set()
-        deadline = time.monotonic() + 60
-        while (sizes := get(f"{url}/api/model").json()["size_distribution"]) is None and time.monotonic() < deadline:
-            time.sleep(0.05)
+        sizes = until(lambda: get(f"{url}/api/model").json()["size_distribution"])
     assert sizes == pytest.approx(found(mixture).tolist())
 
 
@@ -96,9 +95,7 @@ def test_a_size_distribution_that_cannot_be_computed(monkeypatch, tmp_path, capl
         return
     with caplog.at_level("ERROR", logger="ndpp.serve"):
         served = Served.load(tmp_path / "m")
-        deadline = time.monotonic() + 60
-        while not caplog.records and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: caplog.records)
     assert served.sizes is None
     assert "no size distribution" in caplog.text
     assert answers.describe(served).size_distribution is None
@@ -121,15 +118,22 @@ def test_a_mixture_over_families_is_served(tmp_path):
             get(f"{url}/api/{path}").raise_for_status()
 
 
-def test_work_in_the_background_gives_way_to_requests():
+def test_work_in_the_background_gives_way_to_requests(monkeypatch):
     """While requests are answered, it waits in proportion to its own time; then it goes on, or it would never be done."""
+    now, waits = [100.0], []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr("ndpp.serve.work.time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
     under_way = UnderWay()
-    time.sleep(0.05)
-    began = time.monotonic()
+    now[0] += 0.05  # of its own
     under_way.give_way()
-    assert time.monotonic() - began < GIVES_WAY * 0.05
+    assert waits == []
     with under_way:
-        time.sleep(0.05)
-        began = time.monotonic()
+        now[0] += 0.05
         under_way.give_way()
-        assert time.monotonic() - began >= GIVES_WAY * 0.05
+    assert sum(waits) == pytest.approx(GIVES_WAY * 0.05)
+    under_way.give_way()  # it has not worked since
+    assert sum(waits) == pytest.approx(GIVES_WAY * 0.05)

@@ -13,12 +13,16 @@ import pytest
 import ndpp
 from ndpp.baskets.orders import Orders
 from ndpp.serve.app import create_app
+from patience import HANG_SECONDS
 from servers import ODD, serving
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install 'ndpp[dev]'")
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no browser: install Debian's package chromium")
 expect = playwright.expect
+PATIENCE = 1000 * HANG_SECONDS
+"""Milliseconds after which the browser gives up what hangs."""
+expect.set_options(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +38,7 @@ def page(browser, server) -> Iterator:
     """The page, with a patient clock; any error in the console fails the test."""
     context = browser.new_context(base_url=server.url, viewport={"width": 1200, "height": 900})
     page = context.new_page()
-    page.set_default_timeout(20_000)
-    expect.set_options(timeout=20_000)
+    page.set_default_timeout(PATIENCE)
     errors: list[str] = []
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -280,7 +283,7 @@ def test_a_map_that_can_be_read(page):
 def test_two_fingers_zoom_and_move_the_map(browser, server):
     context = browser.new_context(base_url=server.url, viewport={"width": 390, "height": 844}, has_touch=True)
     page = context.new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(PATIENCE)
     page.goto("/?item=bread")
     filled(page)
     page.locator("#map .frame").scroll_into_view_if_needed()
@@ -329,11 +332,7 @@ def test_two_fingers_zoom_and_move_the_map(browser, server):
     for step in range(5, 105, 10):  # one finger moves the page
         touch("touchMove", (x, y + step))
     touch("touchEnd")
-    for _ in range(200):
-        if page.evaluate("scrollY") < scrolled - 20:
-            break
-        page.wait_for_timeout(20)
-    assert page.evaluate("scrollY") < scrolled - 20
+    page.wait_for_function(f"scrollY < {scrolled - 20}")
     context.close()
 
 
@@ -497,7 +496,7 @@ def test_limits_are_kept_and_what_is_wrong_with_them_is_told_in_its_card(browser
     with serving(create_app(model, table=tmp_path / "products.csv")) as url:
         page, errors = browser.new_page(viewport={"width": 1440, "height": 900}), []
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(PATIENCE)
         page.goto(f"{url}/?item=bread")
         filled(page)
         page.locator("summary").press("Enter")
@@ -548,7 +547,7 @@ def test_recommendations_for_a_customer(browser, kernel, model, tmp_path):
         page, asked, errors = context.new_page(), [], []
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
         page.on("request", lambda request: asked.append(request.url))
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(PATIENCE)
         page.goto(f"{url}/?item=bread")
         expect(page.locator("#customer")).to_be_visible()
         expect(page.locator(".own")).to_have_count(0)
@@ -600,7 +599,7 @@ def test_answers_in_a_context(browser, mixture, tmp_path):
         page, asked, errors = context.new_page(), [], []
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
         page.on("request", lambda request: asked.append(request))
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(PATIENCE)
 
         def contexts() -> set[str]:
             found = {str(one.post_data_json.get("context")) for one in asked if one.method == "POST"}
@@ -679,7 +678,7 @@ def test_missions_are_shown_as_text(browser, mixture, tmp_path):
     with serving(create_app(tmp_path / "trips")) as url:
         page, errors = browser.new_page(), []
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(PATIENCE)
         page.goto(f"{url}/?item=bread&item=jam")
         expect(page.locator("#missions .mission")).to_have_count(2)
         first, second = page.locator("#missions .mission").all()
@@ -708,10 +707,10 @@ def test_fifty_thousand_items(browser, tmp_path):
     )
     with serving(create_app(tmp_path / "m")) as url:
         page = browser.new_page()
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(PATIENCE)
         page.goto(url)
-        expect(page.locator("#about")).to_contain_text("50,000 items", timeout=30_000)
+        expect(page.locator("#about")).to_contain_text("50,000 items")
         type_and_choose(page, "item 31417")
         expect(page.locator("#basket bdi")).to_have_text("item 31417 hhhhh")
-        expect(page.locator("#next li")).to_have_count(10, timeout=30_000)
+        expect(page.locator("#next li")).to_have_count(10)
         page.close()
