@@ -66,6 +66,22 @@ def post(url: str, **options: Any) -> httpx.Response:
     return request("POST", url, **options)
 
 
+def assert_same_answer(found: Any, expected: Any) -> None:
+    """Assert that two answers agree: words and order exactly, numbers up to rounding."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for key, value in expected.items():
+            assert_same_answer(found[key], value)
+    elif isinstance(expected, list):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected):
+            assert_same_answer(one, other)
+    elif isinstance(expected, float):
+        assert found == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    else:
+        assert found == expected
+
+
 class Server:
     """The command ``ndpp serve`` in a process of its own."""
 
