@@ -26,7 +26,7 @@ The message of the error of such an assignment has shapes in it; to compile it t
 """
 
 
-def njit(*, nogil: bool = True, **options: Any) -> Callable[[Function], Function]:
+def njit(*, nogil: bool = True, **options: object) -> Callable[[Function], Function]:
     """Compile a function on its first call and cache the machine code on disk; ``options`` are those of ``numba.njit``.
 
     Python must not call one that returns a named tuple: with Ctrl-C pending, numba would crash when it makes one.
@@ -35,7 +35,7 @@ def njit(*, nogil: bool = True, **options: Any) -> Callable[[Function], Function
     return decorator
 
 
-def jitable(**options: Any) -> Callable[[Function], Function]:
+def jitable(**options: object) -> Callable[[Function], Function]:
     """Compile a function where compiled functions call it; where Python does, it is interpreted, with arguments of any type."""
     decorator: Callable[[Function], Function] = register_jitable(**options)
     return decorator
@@ -74,10 +74,10 @@ def _is_cached(function: Any) -> bool:
 @cache
 def _in_python(function: Any) -> Any:
     """Return the source of a compiled function, with that of all functions that it calls."""
-    twins: dict[Any, Any] = {}
+    twins: dict[FunctionType, FunctionType] = {}
 
-    def twin(found: Any) -> Any:
-        source = interpreted(found)
+    def twin(found: object) -> object:
+        source = getattr(found, "py_func", found)
         if not (isinstance(source, FunctionType) and source.__module__.startswith("ndpp.")):
             return found
         if source not in twins:
@@ -86,7 +86,8 @@ def _in_python(function: Any) -> Any:
             names.update({name: twin(names[name]) for name in source.__code__.co_names if name in names})
         return twins[source]
 
-    return np.errstate(all="ignore")(twin(function))
+    source: Any = twin(function)
+    return np.errstate(all="ignore")(source)
 
 
 @contextmanager

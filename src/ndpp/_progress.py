@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ndpp.errors import needing
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 Part = TypeVar("Part", bound=Sized)
 
@@ -15,18 +18,18 @@ Part = TypeVar("Part", bound=Sized)
 class ProgressBar(NamedTuple):
     """A progress bar; without ``shown`` and ``say`` it does nothing."""
 
-    shown: Any = None
-    task: Any = None
+    shown: Progress | None = None
+    task: TaskID | None = None
     say: Callable[[str], None] | None = None
 
     def advance(self, count: int = 1) -> None:
         """Advance by ``count``."""
-        if self.shown is not None:
+        if self.shown is not None and self.task is not None:
             self.shown.advance(self.task, count)
 
     def tell(self, what: str, line: str = "") -> None:
         """Replace the description; where there is no bar, say ``line`` instead."""
-        if self.shown is not None:
+        if self.shown is not None and self.task is not None:
             self.shown.update(self.task, description=what)
         elif self.say is not None:
             self.say(line or what)

@@ -74,7 +74,7 @@ class Shown:
         return html_table(type(self).__name__, *self.table())
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """Convert NumPy values and dataclasses to types that ``json`` knows: the argument ``default`` of ``json.dumps``.
 
     Examples
@@ -89,7 +89,7 @@ def plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be converted to JSON")
 
 
-def to_json(value: Any) -> str:
+def to_json(value: object) -> str:
     """Return strict JSON, with null for numbers that are not finite.
 
     Examples

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeGuard, TypeVar
 
 import numpy as np
 
 from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray
 from ndpp.errors import InvalidInputError, PrecisionError, UnknownItemError
+
+if TYPE_CHECKING:
+    import torch
 
 Array = TypeVar("Array", bound=AnyArray)
 
@@ -19,9 +22,48 @@ LEAST_ODDS, MOST_ODDS = 1e-150, 1e150
 """Range of odds that are not zero."""
 
 
-def plain_array(value: Any, name: str) -> Any:
+class Catalogued(Protocol):
+    """A law, or another catalogue of items that may have labels."""
+
+    @property
+    def n_items(self) -> int:
+        """The number of items."""
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """Their names."""
+
+    def ids(self, labels: Sequence[str]) -> IntArray:
+        """Return the ids of these labels."""
+
+
+class Series(Protocol):
+    """What is asked of a pandas Series, whose index is its keys."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def keys(self) -> Iterable[Any]:
+        """Return the index."""
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        """Return keys with values."""
+
+    def dropna(self) -> Self:
+        """Return the values that are not missing."""
+
+
+def _is_series(values: object) -> TypeGuard[Series]:
+    index = getattr(values, "index", None)
+    return index is not None and not callable(index)  # of a list it is a method
+
+
+def _is_tensor(value: object) -> TypeGuard[torch.Tensor]:
+    return type(value).__module__.startswith("torch") and hasattr(value, "detach")
+
+
+def plain_array(value: object, name: str) -> Any:
     """Return a torch tensor as an array, from any device, and anything else unchanged; raise if that would lose gradients or is sparse."""
-    if not (type(value).__module__.startswith("torch") and hasattr(value, "detach")):
+    if not _is_tensor(value):
         return value
     if value.requires_grad:
         raise InvalidInputError(f"{name} must be a tensor without gradients; it requires them. Pass {name}.detach()")
@@ -32,7 +74,7 @@ def plain_array(value: Any, name: str) -> Any:
     return (value.float() if str(value.dtype) in ("torch.bfloat16", "torch.float16") else value).cpu().numpy()
 
 
-def real_array(value: Any, name: str, kind: str = "an array") -> AnyArray:
+def real_array(value: object, name: str, kind: str = "an array") -> AnyArray:
     """Return ``value``, which may be a tensor, as an array of real numbers in single or double precision."""
     if hasattr(value, "toarray"):
         raise InvalidInputError(f"{name} must be {kind} of real numbers; got a sparse matrix. Pass {name}.toarray()")
@@ -48,7 +90,7 @@ def real_array(value: Any, name: str, kind: str = "an array") -> AnyArray:
         ) from None
 
 
-def check_matrix(value: Any, name: str, *, shape: tuple[int | None, int | None] = (None, None)) -> AnyArray:
+def check_matrix(value: object, name: str, *, shape: tuple[int | None, int | None] = (None, None)) -> AnyArray:
     """Return ``value`` as a finite two-dimensional float32 or float64 array (other kinds become float64)."""
     array = real_array(value, name, "a matrix")
     if array.ndim != 2:
@@ -71,7 +113,7 @@ def check_matrix(value: Any, name: str, *, shape: tuple[int | None, int | None] 
 
 
 def check_odds(
-    value: Any, name: str, *, of: tuple[str, str], shape: tuple[int | None, int | None] = (None, None)
+    value: object, name: str, *, of: tuple[str, str], shape: tuple[int | None, int | None] = (None, None)
 ) -> AnyArray:
     """Return ``value`` as a matrix of odds: 0, or within a range that leaves room for products. ``of`` names its rows and columns."""
     odds = check_matrix(value, name, shape=shape)
@@ -85,19 +127,25 @@ def check_odds(
     return odds
 
 
-def check_items(items: Any, catalogue: Any, name: str = "items") -> IntArray:
+def check_items(items: object, catalogue: Catalogued | int, name: str = "items") -> IntArray:
     """Return ``items`` as distinct ids in the order given: ids or labels of a kernel or mixture, or ids below a number."""
-    n_items = catalogue.n_items if hasattr(catalogue, "n_items") else catalogue
+    named = None if isinstance(catalogue, int | np.integer) else catalogue
+    n_items = int(catalogue) if isinstance(catalogue, int | np.integer) else catalogue.n_items
     try:
-        ids = np.atleast_1d(np.asarray(items if hasattr(items, "__len__") else [items]))
+        ids = np.atleast_1d(np.asarray(items if isinstance(items, Sized) else [items]))
     except ValueError:  # sequences of several lengths
         ids = np.ones((1, 1))
     if ids.size == 0:
         return np.empty(0, np.int64)
-    if ids.dtype.kind in "UO" and hasattr(catalogue, "ids") and all(isinstance(i, str) for i in items):
-        ids = catalogue.ids(items if isinstance(items, str) else list(items))
+    if (
+        named is not None
+        and ids.dtype.kind in "UO"
+        and isinstance(items, Iterable)
+        and all(isinstance(i, str) for i in items)
+    ):
+        ids = named.ids(items if isinstance(items, str) else list(items))
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
-        kinds = "integer item ids or labels" if hasattr(catalogue, "ids") else "integer item ids"
+        kinds = "integer item ids or labels" if named is not None else "integer item ids"
         raise InvalidInputError(f"must be a flat sequence of {kinds}; got {items!r}", argument=name)
     ids = ids.astype(np.int64)
     unknown = ids[(ids < 0) | (ids >= n_items)]
@@ -111,20 +159,28 @@ def check_items(items: Any, catalogue: Any, name: str = "items") -> IntArray:
     return ids
 
 
-def by_name(values: Any, names: Sequence[Any] | None, count: int, argument: str) -> tuple[list[Any], BoolArray]:
+def by_name(
+    values: Mapping[Any, Any] | Sequence[Any] | AnyArray | Series,
+    names: Sequence[Any] | None,
+    count: int,
+    argument: str,
+) -> tuple[list[Any], BoolArray]:
     """Return a value for each of ``count`` things, and which of them have one.
 
     An array or list holds that of number 0, 1, …. A mapping, or a pandas Series, whose index is its keys, is looked up by name; whole
     numbers are positions where there are no ``names``, or where they are not names. Keys that are not there are ignored, and None and NaN
     are no values.
     """
-    index = getattr(values, "index", None)
-    if not isinstance(values, Mapping) and (index is None or callable(index)):  # of a list it is a method
-        if len(values) != count:
-            problem = f"must have {count} entries, or be a mapping from names; got {len(values)}"
+    if isinstance(values, Mapping):
+        pairs = list(values.items())
+    elif _is_series(values):
+        pairs = list(values.dropna().items())
+    else:
+        listed = list(values)
+        if len(listed) != count:
+            problem = f"must have {count} entries, or be a mapping from names; got {len(listed)}"
             raise InvalidInputError(problem, argument=argument)
-        return list(values), np.ones(count, bool)
-    pairs = list(values.items() if isinstance(values, Mapping) else values.dropna().items())
+        return listed, np.ones(count, bool)
     if len({key for key, _ in pairs}) < len(pairs):
         raise InvalidInputError("must have one entry per name; some of its keys occur twice", argument=argument)
     table = {key: value for key, value in pairs if value is not None and value == value}
@@ -143,17 +199,16 @@ def by_name(values: Any, names: Sequence[Any] | None, count: int, argument: str)
     return [table.get(key) for key in order], has
 
 
-def check_values(values: Any, catalogue: Any, name: str, *, default: float) -> FloatArray:
+def check_values(values: object, catalogue: Catalogued, name: str, *, default: float) -> FloatArray:
     """Return a finite number ≥ 0 for every item of a law, from an array, or from a mapping or pandas Series by id or label.
 
     Items that a mapping does not name have the ``default``.
     """
-    index = getattr(values, "index", None)
-    if isinstance(values, Mapping) or (index is not None and not callable(index)):  # of a list it is a method
-        keys, ids = list(values.keys()), check_items(list(values.keys()), catalogue, name)
-        numbers = [values[key] for key in keys] if isinstance(values, Mapping) else list(values)
-    else:
-        ids, numbers = np.arange(catalogue.n_items), values
+    ids, numbers = np.arange(catalogue.n_items), values
+    if isinstance(values, Mapping):
+        ids, numbers = check_items(list(values.keys()), catalogue, name), list(values.values())
+    elif _is_series(values):
+        ids, numbers = check_items(list(values.keys()), catalogue, name), list(values)
     try:
         found = np.array(numbers, np.float64)
     except (TypeError, ValueError):
@@ -171,7 +226,7 @@ def check_values(values: Any, catalogue: Any, name: str, *, default: float) -> F
     return out
 
 
-def check_count(value: Any, name: str, *, least: int = 0, most: int | None = None) -> int:
+def check_count(value: object, name: str, *, least: int = 0, most: int | None = None) -> int:
     """Return ``value`` as an integer in least..most."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise InvalidInputError(f"must be an integer; got {value!r}", argument=name)
@@ -181,7 +236,7 @@ def check_count(value: Any, name: str, *, least: int = 0, most: int | None = Non
     return int(value)
 
 
-def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
+def check_choice(value: object, name: str, choices: Sequence[str]) -> str:
     """Return ``value`` if it is one of the ``choices``."""
     if value not in choices:
         raise InvalidInputError(f"must be one of {', '.join(choices)}; got {value!r}", argument=name)

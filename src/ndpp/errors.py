@@ -5,7 +5,7 @@ Errors carry their information in fields, from which the message is built. Code 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from string import Formatter
@@ -32,7 +32,7 @@ class Names(Formatter):
         """Return how to set an argument, to any value if ``value`` is empty."""
         return f"{argument}={value or '…'}"
 
-    def get_field(self, field_name: str, args: Any, kwargs: Any) -> tuple[str, str]:
+    def get_field(self, field_name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[str, str]:
         """Return the name in braces as its own value."""
         return field_name, field_name
 
@@ -94,7 +94,7 @@ class NDPPError(Exception):
     def __str__(self) -> str:
         return self.text()
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self).__new__, (type(self),), {**self.__dict__, "args": self.args}
 
 
@@ -187,7 +187,7 @@ class BusyFileError(NDPPError, BlockingIOError):
 class OtherSettingsError(InvalidInputError):
     """``path`` was made with another value of ``setting``: ``then``, not ``now``."""
 
-    def __init__(self, path: str, setting: str, then: Any, now: Any) -> None:
+    def __init__(self, path: str, setting: str, then: object, now: object) -> None:
         self.path, self.setting, self.then, self.now = path, setting, then, now
         super().__init__(
             f"{path!r} was made with another {setting} ({then!r}, now {now!r})",

@@ -22,7 +22,7 @@ import only_posix
 from ndpp import LowRankKernel
 from ndpp.errors import InvalidInputError, InvalidKernelError, ModelFileError, PrecisionError, RowsUnavailableError
 from ndpp.laws import files as model_files
-from ndpp.rows import FileRows, Part, Rows, RowSource, Stacked, as_rows
+from ndpp.rows import FileRows, Rows, RowSource, SelectedRows, Stacked, as_rows
 
 N, D = 900, 5
 
@@ -100,9 +100,9 @@ def test_rows_come_back_as_they_are(source, dtype):
     np.testing.assert_array_equal(rows.take(ids), X[ids])
     assert rows.take(np.empty(0, np.int64)).shape == (0, D)
     some = np.flatnonzero(np.arange(N) % 3)
-    np.testing.assert_array_equal(Part(rows, some).read(), X[some])
-    np.testing.assert_array_equal(Part(rows, some[-20:]).read(), X[some[-20:]])
-    np.testing.assert_array_equal(Part(rows, some).take(ids[2:3]), X[some[ids[2:3]]])
+    np.testing.assert_array_equal(SelectedRows(rows, some).read(), X[some])
+    np.testing.assert_array_equal(SelectedRows(rows, some[-20:]).read(), X[some[-20:]])
+    np.testing.assert_array_equal(SelectedRows(rows, some).take(ids[2:3]), X[some[ids[2:3]]])
 
 
 def test_integers_become_doubles(source):

@@ -31,7 +31,7 @@ from ndpp.linalg.scaling import entry_magnitudes
 from ndpp.linalg.schur import NEARLY_SINGULAR, condition_inner, eliminate
 from ndpp.linalg.size_law import tilted_law
 from ndpp.linalg.tilts import tilt_to_size
-from ndpp.rows import Part, Rows, Stacked, as_rows
+from ndpp.rows import Rows, SelectedRows, Stacked, as_rows
 from ndpp.rows.scaled import Multiplied
 
 IMPLAUSIBLE = 1e30
@@ -361,7 +361,7 @@ class LowRankKernel(WeighedSets):
 
     def _only_items(self, keep: IntArray) -> LowRankKernel:
         return LowRankKernel(
-            Part(self.X, keep) if isinstance(self.X, Rows) else self.X[keep], self.W, magnitudes=self._magnitudes,
+            SelectedRows(self.X, keep) if isinstance(self.X, Rows) else self.X[keep], self.W, magnitudes=self._magnitudes,
             support=np.flatnonzero(self.can_occur(keep)),
             background=None if self.background is None else self.background[keep],
         )  # fmt: skip

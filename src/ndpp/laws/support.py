@@ -18,7 +18,7 @@ from ndpp.laws.law import Law
 from ndpp.linalg.coordinates import Coordinates, coordinates
 from ndpp.linalg.factor import row_blocks
 from ndpp.linalg.scaling import entry_magnitudes, is_symmetric, unit_columns
-from ndpp.rows import Part, Rows
+from ndpp.rows import Rows, SelectedRows
 from ndpp.rows.scaled import Multiplied
 
 DENSE_ITEMS = 30_000
@@ -95,7 +95,7 @@ class ItemRows(Law):
         source, ids = self._scaled, self._allowed
         if ids is None:
             return source
-        return Part(source, ids) if isinstance(source, Rows) else frozen(source[ids])
+        return SelectedRows(source, ids) if isinstance(source, Rows) else frozen(source[ids])
 
     @cached_property
     def coordinates(self) -> Coordinates:

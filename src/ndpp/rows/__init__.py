@@ -5,19 +5,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ndpp.errors import InvalidInputError
-from ndpp.rows.base import Part, Rows, RowSource, Wrapped
+from ndpp.rows.base import Rows, RowSource, SelectedRows, Wrapped
 from ndpp.rows.files import FileRows, Stacked
 from ndpp.rows.stores import DaskRows, HDF5Rows, ZarrRows
 
-__all__ = ["DaskRows", "FileRows", "HDF5Rows", "Part", "RowSource", "Rows", "Stacked", "ZarrRows", "as_rows"]
+__all__ = ["DaskRows", "FileRows", "HDF5Rows", "RowSource", "Rows", "SelectedRows", "Stacked", "ZarrRows", "as_rows"]
 
 
-def as_rows(value: Any) -> Rows | None:
+def as_rows(value: object) -> Rows | None:
     """Return ``value`` as a row source; None if it is an array in memory or a nested list.
 
     Examples

@@ -7,11 +7,12 @@ returns is checked here: errors name the rows concerned if blocks do not fit tog
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
 from ndpp._types import AnyArray, IntArray
 from ndpp.errors import InvalidInputError, NDPPError, PrecisionError, RowsUnavailableError
@@ -21,7 +22,7 @@ BLOCK_BYTES = 16 * 2**20
 SPARSE = 8
 """If fewer than one row in this many is needed, rows are fetched one by one; otherwise the whole store is read."""
 
-Result = TypeVar("Result", bound=AnyArray)
+Result = TypeVar("Result")
 Blocks: TypeAlias = Iterator[tuple[slice, AnyArray]]
 
 
@@ -79,13 +80,13 @@ class Rows(RowSource):
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> AnyArray:
         return np.asarray(self.read(), dtype)
 
     def __repr__(self) -> str:
         return f"<{self.shape[0]} × {self.shape[1]} {self.dtype}: {self.name}>"
 
-    def each(self, function: Callable[[AnyArray], Result]) -> Iterator[tuple[slice, Result]]:
+    def each(self, function: Callable[[AnyArray], AnyArray]) -> Blocks:
         """Yield ``function`` of every block, computed where the block is stored: for functions with small results."""
         return self._checked(self.map_blocks(partial(_examine, function, self.shape[1])))
 
@@ -120,7 +121,7 @@ class Rows(RowSource):
         """Return the first and last catalogue id of a slice of rows."""
         return where.start, where.stop - 1
 
-    def _checked(self, blocks: Iterator[tuple[slice, Any]]) -> Iterator[tuple[slice, Any]]:
+    def _checked(self, blocks: Iterator[tuple[slice, Examined]]) -> Blocks:
         """Yield the results of blocks; raise unless these cover X in order."""
         done = 0
         while True:
@@ -136,13 +137,12 @@ class Rows(RowSource):
                 raise InvalidInputError(
                     f"blocks of X must follow each other; expected row {done} next, {self.name} gave rows {where.start}–{where.stop - 1}"
                 )
-            self._check_block(where, block)
-            done = where.stop
-            yield where, block.result
+            done, result = where.stop, self._check_block(where, block)
+            yield where, result
         if done != len(self):
             raise InvalidInputError(f"X should have {len(self)} rows; the blocks of {self.name} end after {done}")
 
-    def _check_block(self, where: slice, block: Examined) -> None:
+    def _check_block(self, where: slice, block: Examined) -> AnyArray:
         first, last = self.span(where)
         wanted = (where.stop - where.start, self.shape[1])
         if block.shape != wanted:
@@ -158,6 +158,7 @@ class Rows(RowSource):
             )
         if block.result is None:
             raise PrecisionError(f"sums of squares of rows {first}–{last} of X overflow; rescale X, and W to match")
+        return block.result
 
     def _unavailable(self, what: str, reason: Exception) -> RowsUnavailableError:
         return RowsUnavailableError(
@@ -171,10 +172,10 @@ class Examined(NamedTuple):
 
     shape: tuple[int, ...]
     bad: tuple[int, int] | None = None
-    result: Any = None
+    result: AnyArray | None = None
 
 
-def _examine(function: Callable[[AnyArray], Any], width: int, block: AnyArray) -> Any:
+def _examine(function: Callable[[AnyArray], AnyArray], width: int, block: AnyArray) -> Examined:
     """Apply the function, on the block's own machine. Entries are examined only if the result is not finite."""
     block = real(np.asarray(block))
     if block.ndim != 2 or block.shape[1] != width:
@@ -207,7 +208,7 @@ class Wrapped(Rows):
         return self.source.rows(ids)
 
 
-class Part(Rows):
+class SelectedRows(Rows):
     """Some rows of another source, by sorted ids: the support of a kernel that excludes items."""
 
     def __init__(self, source: Rows, ids: IntArray) -> None:
@@ -259,7 +260,7 @@ def real(block: AnyArray) -> AnyArray:
     return block if block.dtype.char in "fd" and block.dtype.isnative else block.astype(precision(block.dtype))
 
 
-def precision(dtype: Any) -> np.dtype[Any]:
+def precision(dtype: npt.DTypeLike) -> np.dtype[Any]:
     """Return the type that entries of this type are converted to: float32 or float64."""
     dtype = np.dtype(dtype)
     if dtype.kind not in "fiub":
@@ -267,7 +268,7 @@ def precision(dtype: Any) -> np.dtype[Any]:
     return np.dtype(np.float32 if dtype.kind == "f" and dtype.itemsize == 4 else np.float64)
 
 
-def check_shape(shape: Any, name: str) -> tuple[int, int]:
+def check_shape(shape: Sequence[float], name: str) -> tuple[int, int]:
     """Return a shape of two integers."""
     if len(shape) != 2 or any(isinstance(s, float) and not s.is_integer() for s in shape):
         raise InvalidInputError(f"{name} must be two whole numbers, items and columns; it is {tuple(shape)}")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ndpp._types import AnyArray, IntArray
 from ndpp.errors import InvalidInputError
@@ -30,7 +31,9 @@ class FileRows(Rows):
            [ 0.,  1.]], dtype=float32)
     """
 
-    def __init__(self, path: str | os.PathLike[str], shape: tuple[int, int], stored: Any, offset: int = 0) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], shape: tuple[int, int], stored: npt.DTypeLike, offset: int = 0
+    ) -> None:
         self.path, self.offset = str(Path(path).resolve()), offset
         self.name = f"file {self.path!r}"
         self.shape, self.stored = check_shape(shape, "shape"), np.dtype(stored)
@@ -51,7 +54,7 @@ class FileRows(Rows):
             return None
         if not hasattr(os, "pread") and array.mode != "r":
             array.flush()  # on Windows, changes of a map may not be visible in its file otherwise
-        mapped: Any = array._mmap  # type: ignore[attr-defined]
+        mapped: mmap.mmap = array._mmap  # type: ignore[attr-defined]
         start = np.frombuffer(mapped, np.uint8).ctypes.data
         offset = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY + array.ctypes.data - start
         return cls(str(array.filename), array.shape, array.dtype, offset)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,9 @@ from ndpp.rows.base import Blocks, Rows, slices
 class Multiplied(Rows):
     """Row i of a source, an array or another row source, times ``factors[i]``, if there are any, and some matrices, in double precision."""
 
-    def __init__(self, source: Any, factors: Any = None, *matrices: FloatArray, is_shared: bool = False) -> None:
+    def __init__(
+        self, source: AnyArray | Rows, factors: FloatArray | None = None, *matrices: FloatArray, is_shared: bool = False
+    ) -> None:
         self.is_shared, self.name = is_shared, "X"
         if isinstance(source, Rows):
             self.is_shared, self.name = is_shared or source.is_shared, source.name

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -15,11 +15,19 @@ from ndpp._types import AnyArray, IntArray
 from ndpp.errors import InvalidInputError, needing
 from ndpp.rows.base import Blocks, Result, Rows, check_shape, cut, precision, slices
 
+if TYPE_CHECKING:
+    import dask.array
+    import h5py
+    import zarr
+
+Task: TypeAlias = tuple[Callable[[AnyArray], object] | None, object, IntArray | None]
+"""A function of rows, a chunk to be computed, and which of its rows are wanted."""
+
 
 class ChunkedRows(Rows):
     """An array of a store that is read in chunks."""
 
-    def __init__(self, array: Any, name: str) -> None:
+    def __init__(self, array: h5py.Dataset | zarr.Array, name: str) -> None:
         self.array, self.name = array, name
         self.shape, self.dtype = check_shape(array.shape, "the shape of X"), precision(array.dtype)
 
@@ -44,14 +52,14 @@ class ChunkedRows(Rows):
 class HDF5Rows(ChunkedRows):
     """An ``h5py.Dataset``. Another process opens the file again, read-only."""
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: h5py.Dataset) -> None:
         self.file = os.path.abspath(array.file.filename)
         super().__init__(array, f"HDF5 dataset {array.name!r} of {self.file!r}")
 
     def _fetch(self, rows: slice | IntArray) -> AnyArray:
         return np.asarray(self.array[rows])
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return _reopen, (self.file, self.array.name)
 
 
@@ -64,7 +72,7 @@ def _reopen(filename: str, name: str) -> HDF5Rows:
 class ZarrRows(ChunkedRows):
     """A ``zarr.Array``."""
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: zarr.Array) -> None:
         super().__init__(array, f"Zarr array {str(array.store_path)!r}")
 
     def _fetch(self, rows: slice | IntArray) -> AnyArray:
@@ -84,7 +92,7 @@ class DaskRows(Rows):
     some of its rows are requested.
     """
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: dask.array.Array) -> None:
         if any(np.isnan(length) for length in array.shape):
             raise InvalidInputError(
                 "the dask array does not know how many rows its chunks have; call X.compute_chunk_sizes()"
@@ -99,7 +107,7 @@ class DaskRows(Rows):
         bounds = np.cumsum([0, *self.array.chunks[0]]).tolist()
         return list(map(slice, bounds[:-1], bounds[1:])), self.array.to_delayed()[:, 0].tolist()
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return DaskRows, (self.array,)
 
     def blocks(self) -> Blocks:
@@ -110,7 +118,7 @@ class DaskRows(Rows):
         self, function: Callable[[AnyArray], Result], ids: IntArray | None = None
     ) -> Iterator[tuple[slice, Result]]:
         """Yield ``function`` of every chunk, computed where the chunk is, all at once; see :meth:`Rows.map_blocks`."""
-        places, tasks = [], []
+        places, tasks = list[slice](), list[Task]()
         for where, chunk in zip(*self._chunks):
             place, local = cut(where, ids)
             if place.stop > place.start:
@@ -124,20 +132,21 @@ class DaskRows(Rows):
         out = np.empty((len(ids), self.shape[1]), self.dtype)
         owner = np.searchsorted([where.stop for where in bounds], ids, side="right")
         used = np.unique(owner).tolist()
-        tasks = [(None, chunks[i], ids[owner == i] - bounds[i].start) for i in used]
+        tasks: list[Task] = [(None, chunks[i], ids[owner == i] - bounds[i].start) for i in used]
         for i, found in zip(used, _compute(tasks)):
             out[owner == i] = found
         return out
 
 
-def _compute(tasks: list[Any]) -> Any:
+def _compute(tasks: list[Task]) -> tuple[Any, ...]:
     import dask
 
     delayed = dask.delayed(_apply, pure=False)
-    return dask.compute(*(delayed(*task) for task in tasks), traverse=False)
+    found: tuple[Any, ...] = dask.compute(*(delayed(*task) for task in tasks), traverse=False)
+    return found
 
 
-def _apply(function: Callable[[AnyArray], Any] | None, block: AnyArray, local: IntArray | None) -> Any:
+def _apply(function: Callable[[AnyArray], object] | None, block: AnyArray, local: IntArray | None) -> object:
     block = np.asarray(block)
     part = block if local is None else block[local]
     return part if function is None else function(part)
