@@ -80,7 +80,7 @@ def test_an_evaluation_is_in_context(call, orders, tmp_path):
     assert found["log-likelihood"] == pytest.approx(np.mean(logs), abs=1e-9)
     assert (context, "Each basket is judged in its own context, by shop." in out) == (["shop"], True)
     (tmp_path / "other.csv").write_text("basket,item,shop\n1,tea,1\n1,milk,1\n2,tea,9\n2,jam,9\n3,tea,\n3,jam,\n")
-    assert "Of 1 basket the model does not know the shop" in judge(tmp_path / "other.csv")[2]
+    assert "The model does not know the shop of 1 basket" in judge(tmp_path / "other.csv")[2]
     judged.baskets.write(tmp_path / "plain.csv")
     judged.baskets.write(tmp_path / "plain.txt")
     for name in ("plain.csv", "plain.txt"):

@@ -183,7 +183,7 @@ def test_fit_learns_a_mixture_by_default(fitted):
     header, _, line, missions = shown.out.splitlines()
     assert header.split("   ")[-1] == "of independent items"
     assert line.split()[-2:] == [cell(found[f"{kind}_log_likelihood"]) for kind in ("validation", "independent")]
-    assert missions.startswith(f"3 components, in 3 missions for reading: {found['missions'][0]['name']} (")
+    assert missions.startswith(f"3 components, grouped into 3 missions: {found['missions'][0]['name']} (")
 
 
 def test_a_fitted_mixture_scores_at_once(fitted):

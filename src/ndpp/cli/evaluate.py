@@ -132,7 +132,7 @@ def context_notes(law: Law, baskets: Baskets, name: str) -> list[str]:
     words = context_of(baskets)
     strange = {column: int(np.sum(~np.isin(words[column], ["", *law.context[column]]))) for column in used}
     new = (
-        f"Of {many(n, 'basket')} the model does not know the {column}, which has no effect."
+        f"The model does not know the {column} of {many(n, 'basket')}, and ignores it there."
         for column, n in strange.items()
         if n
     )

@@ -189,7 +189,7 @@ def _report(output: Path, kind: Kind, law: Law, about: dict[str, Any]) -> Report
     if kind is Kind.mixture:  # which has missions to name, even if it is of a single component
         found = answers.missions(law)
         largest = ", ".join(f"{one.name} ({one.share:.0%})" for one in found[:SHOWN])
-        notes.append(f"{len(law.weights)} components, in {len(found)} missions for reading: {largest}, …")
+        notes.append(f"{len(law.weights)} components, grouped into {len(found)} missions: {largest}, …")
         data |= {"components": len(law.weights), "missions": [asdict(one) for one in found]}
     header = ("model", "epochs", "ended", "validation log-likelihood", "of independent items")
     scores = about["validation_log_likelihood"], about["independent_log_likelihood"]

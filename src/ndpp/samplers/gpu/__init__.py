@@ -1,9 +1,9 @@
 """The engines of :class:`~ndpp.samplers.Exact` and of mixtures on a CUDA device: many samples in parallel, in torch.
 
-Start with ``docs/gpu-internals.md``, which also explains the letters in shapes. :class:`~ndpp.samplers.Exact` loads this package by name
-when a device is requested; nothing else imports it, so importing the samplers does not import torch. The algorithms are those of the CPU:
-the same ladder of circles, plans and monitors, clocks, eigenvectors. Only the form of the state differs. Sample i depends on the seed and
-on i alone; its stream is not that of the CPU, so the two engines agree in distribution and not draw by draw.
+Start with ``docs/gpu-internals.md``, which also explains the letters in shapes. ``ndpp.samplers`` imports this package when a device is
+requested; nothing else imports it, so importing the samplers does not import torch. The algorithms are those of the CPU: the same ladder of
+circles, plans and monitors, clocks, eigenvectors. Only the form of the state differs. Sample i depends on the seed and on i alone; its
+stream is not that of the CPU, so the two engines agree in distribution and not draw by draw.
 
 From top to bottom; a module imports only from those below it:
 
