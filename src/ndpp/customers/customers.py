@@ -618,13 +618,13 @@ class Customers:
 
     def _mission_law(self, weights: FloatArray | None) -> Any:
         """Return the law with these mission weights, one row."""
-        return self.plain if weights is None else self.plain._leaving_out(weights[0], self.plain.nonempty)
+        return self.plain if weights is None else self.plain.framed(self.plain.frame.weighted(weights[0]))
 
     def _law(self, own: Store, time: Any) -> Any:
         """Return the law of one customer."""
         base = self._mission_law(self._weights(own, time))
         tilted = base.tilt(dict(zip(*(values.tolist() for values in self._factors(own, time)))))
-        return tilted if tilted is base else tilted._leaving_out(base.weights, base.nonempty)
+        return tilted if tilted is base else tilted.framed(tilted.frame.weighted(base.weights))
 
     def _factors(self, own: Store, time: Any) -> tuple[IntArray, FloatArray]:
         """Return the own items of one customer that can occur, and their factors: Σ_c w_c s p_ca / (1 − p_ca + s p_ca) = p′_a."""

@@ -111,6 +111,6 @@ def scores_or_nan(
         out[blank] *= law._free_weights.sum() if free is None else free[blank].sum(axis=1, keepdims=True)
     for i in np.flatnonzero(np.isnan(out[:, 0])):
         with suppress(ZeroProbabilityError):
-            own = law if weights is None else law._leaving_out(weights[i], law.nonempty)
+            own = law if weights is None else law.framed(law.frame.weighted(weights[i]))
             out[i] = scores_of_one(own, baskets[i], whole=whole)
     return out

@@ -1,5 +1,6 @@
 """Distributions over sets of items, and their files."""
 
+from ndpp.laws.conditioned import Conditioned
 from ndpp.laws.families import FamilyMixture
 from ndpp.laws.files import load, load_metadata, save
 from ndpp.laws.kernel import LowRankKernel
@@ -10,4 +11,4 @@ from ndpp.laws.tied import TiedMixture
 
 __all__ = ["FamilyMixture", "Law", "Limit", "LowRankKernel", "Mixture", "load", "load_metadata", "save"]
 
-Mixture._make_tied = TiedMixture
+Mixture._make_tied, Law._conditioned = TiedMixture, Conditioned

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -23,8 +22,6 @@ KEEP = "sets", "shares"
 """What may stay as it was when items join."""
 CERTAIN = 1 - 2.0**-53
 """Larger probabilities count as this one."""
-CARRIED = ("gate", "features")
-"""What stays as it is if items come and go: it belongs to the components."""
 
 
 class Alike(NamedTuple):
@@ -52,24 +49,6 @@ class _Known(NamedTuple):
     def log_odds(self, items: IntArray) -> FloatArray:
         """Return the log-odds of P_c(a ∈ S), shape (C, items)."""
         return np.asarray(logit(self.chances[:, np.searchsorted(self.ids, items)].clip(max=CERTAIN)))
-
-
-class FeatureMap(NamedTuple):
-    """What features of an item say about it: its row of ties is f · ``ties`` (f, d), its log-odds (f, 1) · ``log_odds`` (f + 1, C)."""
-
-    ties: FloatArray
-    log_odds: FloatArray
-
-    def of(self, features: Mapping[str, Any]) -> tuple[FloatArray, FloatArray]:
-        """Return the rows of ties (m, d) and the log-odds (C, m) of new items."""
-        rows, width = np.empty((len(features), len(self.ties))), len(self.ties)
-        for row, (label, vector) in zip(rows, features.items()):
-            found = np.asarray(vector.toarray() if hasattr(vector, "toarray") else vector, np.float64).ravel()
-            if len(found) != width or not np.isfinite(found).all():
-                problem = f"must be {width} finite numbers each, as the model was fitted with; those of {label!r} are {len(found)}"
-                raise InvalidInputError(problem, argument="features")
-            row[:] = found
-        return rows @ self.ties, self.log_odds.T @ np.column_stack([rows, np.ones(len(rows))]).T
 
 
 class Changes:
@@ -121,7 +100,7 @@ class Changes:
         if keep not in KEEP:
             raise InvalidInputError(f"must be {KEEP[0]!r} or {KEEP[1]!r}; got {keep!r:.60}", argument="keep")
         labels = _new_labels(self.labels, [*like, *features])
-        learned: Any = getattr(self, "features", None)
+        learned = self.features
         if features and learned is None:
             raise InvalidInputError("are not known to this model; fit it with item_features=", argument="features")
         by_features = learned.of(features) if features else None
@@ -157,7 +136,7 @@ class Changes:
             return self
         keep = np.delete(np.arange(self.n_items), gone)
         labels = None if self.labels is None else tuple(self.labels[i] for i in keep)
-        return self._as_ready(self._reweighed(self._only_items(keep))._named(Catalogue(len(keep), labels)))
+        return self._as_ready(self._reweighed(self._only_items(keep)).named(Catalogue(len(keep), labels)))
 
     def rename(self: Any, names: Mapping[str, str]) -> Any:
         """Return the same distribution with new labels for some items, given by their old ones.
@@ -174,7 +153,7 @@ class Changes:
         if twice is not None:
             problem = f"must leave the labels distinct; two items would be called {twice!r}"
             raise InvalidInputError(problem, argument="names")
-        return self._named(Catalogue(self.n_items, check_labels(labels)))
+        return self.named(Catalogue(self.n_items, check_labels(labels)))
 
     def tilt_to(self: Any, shares: Mapping[Any, float]) -> Any:
         """Return the distribution with tilted odds of some items, so that P(a ∈ S) of these are as wanted; see :meth:`tilt`.
@@ -201,14 +180,6 @@ class Changes:
             raise ZeroProbabilityError(f"item {never!r} never occurs, so it cannot have another share")
         return self._with_shares(ids[order], wanted[order])
 
-    def _named(self: Any, catalogue: Catalogue) -> Any:
-        """Return a copy with another catalogue of as many items."""
-        made = copy.copy(self)
-        for name in ("_drawers", "low_rank"):
-            vars(made).pop(name, None)
-        vars(made)["catalogue"] = catalogue
-        return made
-
     def _as_ready(self: Any, made: Any) -> Any:
         """Return another distribution with at hand what this one has, for its file to keep."""
         return made
@@ -217,15 +188,14 @@ class Changes:
         """Return ``made``, the components with other items, with weights w_c Z'_c / Z_c: sets that are left keep theirs; or with w_c."""
         log_weights = self._log_weights + (made.log_normalizers() - self.log_normalizers() if keeps_sets else 0.0)
         weights = np.exp(log_weights - log_weights.max())
-        made = made._leaving_out(weights / weights.sum(), False)
-        vars(made).update({name: vars(self)[name] for name in CARRIED if name in vars(self)})
+        made = made.framed(self.frame.weighted(weights / weights.sum(), nonempty=False))
         return made.without_empty() if self.nonempty else made
 
     def _with_items(
         self: Any, alike: list[Alike], known: Any, features: Any, wanted: FloatArray, catalogue: Catalogue, keeps_sets: bool
     ) -> Any:  # fmt: skip
         """Return the distribution with new items of these shares: those that are like others, then those by features."""
-        made = self._reweighed(self._with_alike(alike), keeps_sets=keeps_sets)._named(catalogue)
+        made = self._reweighed(self._with_alike(alike), keeps_sets=keeps_sets).named(catalogue)
         return self._as_ready(made._with_shares(np.arange(self.n_items, made.n_items), wanted, keeps_sets=keeps_sets))
 
     def _with_shares(self: Any, ids: IntArray, wanted: FloatArray, *, keeps_sets: bool = True) -> Any:
@@ -249,7 +219,7 @@ class Changes:
             return self.tilt(dict(zip(ids.tolist(), factors)))
         s = np.ones(self.n_items)
         s[ids] = factors
-        return self._reweighed(self._each_tilted(np.arange(self.n_items), s), keeps_sets=False)._named(self.catalogue)
+        return self._reweighed(self._tilt(np.arange(self.n_items), s), keeps_sets=False).named(self.catalogue)
 
     def _inclusions_of(self: Any, ids: IntArray) -> FloatArray:
         """Return P_c(a ∈ S) of some items, shape (C, items), the empty set included."""

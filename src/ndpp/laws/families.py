@@ -15,9 +15,9 @@ certain: their rows of X become 0, W becomes that of the base given them, and a_
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
-from typing import Any, cast
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -27,16 +27,17 @@ from ndpp._validation import check_matrix, check_odds, owned
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels
 from ndpp.laws.catalogue import Catalogue
-from ndpp.laws.changes import Changes
+from ndpp.laws.frame import ONE, Frame, of_components
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.mixture import checked_frame
+from ndpp.laws.part import Part, Parts
 from ndpp.laws.patterns import LARGE, FamilyGroups, Patterns, Touched, scaled, touch_weights
 from ndpp.laws.precision import say_precision
 from ndpp.laws.shared import FEATURES, KEPT, MOST_LOG, SharedTies
 from ndpp.laws.support import take
 from ndpp.laws.tied import TiedMixture
-from ndpp.laws.totals import Total
-from ndpp.linalg.sizes import STEP, SizeLaw, Stepped, Tilted
+from ndpp.linalg.sizes import STEP
 
 BLOCK_ENTRIES = 2**21
 """Entries of the odds of states of touched families that are gathered at a time (16 MB)."""
@@ -96,17 +97,40 @@ class FamilyMixture(SharedTies):
         patterns = Patterns.checked(families, states, item_odds, base.n_items)
         odds = check_odds(odds, "odds", of=("component", "state"), shape=(None, len(patterns.states)))
         n_items = len(patterns.odds)
-        self.odds, self.patterns, self.base = owned(odds), patterns, base
-        self.catalogue = Catalogue(n_items, check_labels(labels, n_items))
-        self._set(weights, len(odds), names)
+        catalogue = Catalogue(n_items, check_labels(labels, n_items))
+        self._set(owned(odds), patterns, base, catalogue, checked_frame(weights, len(odds), names), {}, {})
 
-    def _changed(
-        self, *, odds: Any = None, patterns: Any = None, base: Any = None, weights: Any = None, names: Any = None
-    ) -> FamilyMixture:
+    def _set(
+        self, odds: AnyArray, patterns: Patterns, base: LowRankKernel, catalogue: Catalogue, frame: Frame, known: dict[str, Any],
+        kept: Mapping[str, FloatArray],
+    ) -> None:  # fmt: skip
+        self.odds, self.patterns, self.base, self.catalogue = odds, patterns, base, catalogue
+        self.frame, self._known, self._kept = frame, known, kept
+
+    def _made(
+        self, frame: Frame, *, odds: AnyArray | None = None, patterns: Patterns | None = None, base: LowRankKernel | None = None,
+    ) -> FamilyMixture:  # fmt: skip
+        """Return a mixture over the same catalogue with other parts, which need no checks."""
+        made, odds = object.__new__(FamilyMixture), self.odds if odds is None else owned(odds)
+        made._set(odds, patterns or self.patterns, base or self.base, self.catalogue, frame, {}, {})
+        return made
+
+    def framed(self, frame: Frame) -> FamilyMixture:
+        """Return the same components in another frame."""
         made = object.__new__(FamilyMixture)
-        made.odds, made.catalogue = self.odds if odds is None else owned(odds), self.catalogue
-        made.patterns, made.base = patterns or self.patterns, base or self.base
-        made._set(self.weights if weights is None else weights, len(made.odds), names)
+        made._set(self.odds, self.patterns, self.base, self.catalogue, frame, self._known, self._kept)
+        return made
+
+    def named(self, catalogue: Catalogue) -> FamilyMixture:
+        """Return the same mixture over a catalogue of as many items."""
+        made = object.__new__(FamilyMixture)
+        made._set(self.odds, self.patterns, self.base, catalogue, self.frame, self._known, self._kept)
+        return made
+
+    def _keeping(self, kept: Mapping[str, FloatArray]) -> FamilyMixture:
+        made = object.__new__(FamilyMixture)
+        known = {name: value for name, value in self._known.items() if name != "touched"}
+        made._set(self.odds, self.patterns, self.base, self.catalogue, self.frame, known, kept)
         return made
 
     def _arrays(self) -> dict[str, Any]:
@@ -126,9 +150,9 @@ class FamilyMixture(SharedTies):
 
     def single(self, c: int) -> FamilyMixture:
         """Return component c as a mixture of its own."""
-        return self._changed(odds=self.odds[[c]], weights=np.ones(1), names=None)
+        return self._made(ONE, odds=self.odds[[c]])
 
-    @cached_property
+    @of_components
     def largest(self) -> IntArray:
         """The size of the largest set of each component: all items of the largest state of each family."""
         return np.asarray(self._largest_of(self.patterns.slots, True).sum(axis=0))
@@ -150,7 +174,7 @@ class FamilyMixture(SharedTies):
         counts = np.where(allowed, self._state_sizes[slots], 0)[:, :, None]
         return np.asarray(np.where(self._by_state[slots] > 0, counts, 0).max(axis=1, initial=0))
 
-    @cached_property
+    @of_components
     def _state_sizes(self) -> IntArray:
         """The number of items that each state has, and 0 for slots without one."""
         counts, (item, column) = np.zeros(len(self.patterns.states) + 1, np.int64), np.nonzero(self.patterns.odds)
@@ -158,7 +182,7 @@ class FamilyMixture(SharedTies):
         counts[-1] = 0
         return counts
 
-    @cached_property
+    @of_components
     def _by_state(self) -> FloatArray:
         """a, shape (M + 1, C), with a row of zeros for slots without a state."""
         return np.vstack([self.odds.T, np.zeros(len(self.odds))])
@@ -171,23 +195,24 @@ class FamilyMixture(SharedTies):
         mean, variance = (above - below) / (2 * STEP), (above + below - 2 * at) / STEP**2
         yield self.touched.all_rows, -np.expm1(-at), mean, variance
 
-    def _tilted(self, c: int, log_tilt: float, kept: dict[bytes, AnyArray]) -> Tilted:
-        Q, families = self.touched.all_rows, np.arange(self.base.n_items)
-        groups = FamilyGroups(self.patterns, self.odds[c], float(np.exp(log_tilt)), Q, families, kept)
-        logs, touched, at = groups.weights(np.ones(1))[0][:, 0].real, self.touched, c
-        if log_tilt:
-            touched, at = TiedMixture(np.expm1(logs.clip(0.0, MOST_LOG))[None], self.base, np.ones(1)), 0
-        touched.check_precision([at], factor=10.0)
-        log_det = touched._state.log_z[at] - np.log1p(touched.odds[at]).sum()
-        law = SizeLaw.prepare(touched._state.N[at], lambda: [groups], int(self.largest[c]))
-        return Tilted(law, log_tilt, float(logs.sum() + log_det))
+    def _parts(self, ids: IntArray) -> Parts:
+        rest = self._given(ids) if len(ids) else self
+        Q, families, items = rest.touched.all_rows, np.arange(rest.base.n_items), np.arange(rest.n_items)
+        products: dict[float, dict[bytes, AnyArray]] = {}  # that components share
 
-    def _total_laws(self, ids: IntArray, steps: FloatArray, active: IntArray) -> Iterator[Total]:
-        rest, kept = self._given(ids) if len(ids) else self, dict[bytes, AnyArray]()
-        Q, families, most = rest.touched.all_rows, np.arange(rest.base.n_items), int(steps.sum())
-        for c in active.tolist():
-            groups = Stepped(FamilyGroups(rest.patterns, rest.odds[c], 1.0, Q, families, kept), steps)
-            yield SizeLaw.prepare(rest.touched._state.N[c], partial(list, [groups]), most), np.arange(self.n_items)
+        def at(c: int, log_tilt: float) -> Part:
+            kept = products.setdefault(log_tilt, {})
+            groups = FamilyGroups(rest.patterns, rest.odds[c], float(np.exp(log_tilt)), Q, families, kept)
+            logs, touched, at = groups.weights(np.ones(1))[0][:, 0].real, rest.touched, c
+            if log_tilt:
+                touched, at = TiedMixture(np.expm1(logs.clip(0.0, MOST_LOG))[None], rest.base, np.ones(1)), 0
+            state, most = touched._state, int(rest.largest[c])
+            log_weight = float(logs.sum() + state.log_z[at] - np.log1p(touched.odds[at]).sum())
+            return Part(
+                state.N[at], partial(list, [groups]), items, most, log_tilt, log_weight, float(state.errors[at])
+            )
+
+        return Parts(at, lambda size: np.zeros(len(self.weights)))
 
     def log_normalizers(self, log_tilt: Any = 0.0) -> FloatArray:
         """Return log Z_c of every component with item odds ρ_c r, ρ = 1 if not given."""
@@ -197,12 +222,11 @@ class FamilyMixture(SharedTies):
         det = touched.log_normalizers() - np.log1p(touched.odds).sum(axis=1)
         return np.asarray(det + self._log_touched(log_tilt).sum(axis=1))
 
-    @cached_property
+    @of_components
     def touched(self) -> TiedMixture:
         """The distribution of the families that a set touches."""
         found = self.tilted(0.0)
-        found._kept = self._kept
-        return found
+        return found._keeping(self._kept) if self._kept else found
 
     def tilted(self, log_tilt: Any, which: Any = slice(None)) -> TiedMixture:
         """Return :attr:`touched` with item odds ρ r, one ρ for all components or one for each; of some components, with equal weights."""
@@ -274,24 +298,18 @@ class FamilyMixture(SharedTies):
         out = self._log_contained(ids)
         if size is None:
             return out
-        rest, left = self._given(ids), size - len(ids)
-        out[rest.largest < left] = -np.inf
+        parts, left = self._parts(ids), size - len(ids)
+        out[self.largest_given(ids) < left] = -np.inf
         for c in np.flatnonzero(out > -np.inf).tolist():
-            value, error = rest._tilted_to(c, left).log_weight_of(left) if left else (0.0, 0.0)
+            value, error = parts.sized(c, left, 0.0).log_weight_of(left) if left else (0.0, 0.0)
             say_precision(error, f"sets of size {size}")
-            out[c] += value - rest.log_normalizers()[c]
+            out[c] += value - parts.at(c, 0.0).log_weight
         return out
 
     def _log_inside(self, touched: Touched) -> FloatArray:
         """Return log of the weight of all sets of a touched family that contain its items, in each state, shape (pairs, K)."""
         totals = np.append(self.patterns.log_totals, 0.0)[self.patterns.slots[touched.families]]
         return np.asarray(touched.sums(self.patterns.log_chances) + totals)
-
-    def _sized_inclusions(self, ids: IntArray, left: int, active: IntArray, shares: FloatArray) -> FloatArray:
-        rest, out = self._given(ids), np.zeros(self.n_items)
-        for c, share in zip(active.tolist() if left else (), shares):
-            out += share * rest._tilted_to(c, left).law.inclusions(left)
-        return out
 
     def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
         """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) for two lists of items, a ≠ b: what ties and families add to the missions."""
@@ -310,9 +328,6 @@ class FamilyMixture(SharedTies):
     def row_of(self) -> IntArray:
         """The family of each item."""
         return self.patterns.families
-
-    def _places(self, ids: IntArray) -> IntArray:
-        return ids
 
     def touched_rows(self, baskets: Baskets) -> tuple[Baskets, FloatArray]:
         """Return the families that baskets touch, and P_c(J_g ⊆ S_g | g ∈ A) of their items."""
@@ -339,12 +354,12 @@ class FamilyMixture(SharedTies):
         chances = odds[items] if whole else odds[items] / (1 + odds[items])
         return touched.baskets[pair], items, np.einsum("ik,ik->i", chances, states[pair])
 
-    @cached_property
+    @of_components
     def _totals(self) -> FloatArray:
         """Π (1 + r_is) of the states, shape (M + 1,), 0 for slots without one."""
         return np.append(np.exp(self.patterns.log_totals), 0.0)
 
-    @cached_property
+    @of_components
     def _item_mass(self) -> FloatArray:
         patterns = self.patterns
         return self._over_states(self._totals[patterns.slots[patterns.families]] * patterns.odds / (1 + patterns.odds))
@@ -353,7 +368,7 @@ class FamilyMixture(SharedTies):
         """Return Σ_s a_cs θ_is Π (1 + r_js) over the states of the family of each item."""
         return np.asarray(self._item_mass[components])
 
-    @cached_property
+    @of_components
     def odds_alone(self) -> FloatArray:
         """Σ_s a_cs r_is."""
         return self._over_states(self.patterns.odds)
@@ -368,8 +383,8 @@ class FamilyMixture(SharedTies):
 
     # -- mixtures again ------------------------------------------------------------------------------------------------------
 
-    def _chosen(self, which: IntArray, weights: FloatArray, names: Sequence[str] | None) -> FamilyMixture:
-        return self._changed(odds=self.odds[which], weights=weights, names=names)
+    def _chosen(self, which: IntArray) -> FamilyMixture:
+        return self._made(self.frame.of(which, np.full(len(which), 1 / len(which))), odds=self.odds[which])
 
     def _given(self, ids: IntArray) -> FamilyMixture:
         """Return all components given items: again a mixture over the same families."""
@@ -386,15 +401,14 @@ class FamilyMixture(SharedTies):
         untied = LowRankKernel(
             self.base.X * keep[:, None], base.W, background=np.ones(len(keep)), magnitudes=base._magnitudes
         )
-        given = self._changed(odds=odds[:-1].T, patterns=self.patterns.without(ids), base=untied, names=self.names)
-        return given._gated(self)
+        return self._made(self.frame, odds=odds[:-1].T, patterns=self.patterns.without(ids), base=untied)
 
-    def _each_tilted(self, ids: IntArray, factors: FloatArray | None) -> FamilyMixture:
+    def _tilt(self, ids: IntArray, factors: FloatArray | None) -> FamilyMixture:
         """Return the same with item odds r times the factors."""
         s = np.zeros((self.n_items, 1))
         s[ids, 0] = 1.0 if factors is None else factors
         odds = check_odds(self.patterns.odds * s, "tilted odds", of=("item", "state"))
-        return self._changed(patterns=self.patterns.with_odds(odds), names=self.names)
+        return self._made(self.frame, patterns=self.patterns.with_odds(odds))
 
     def _with_new(self, odds: FloatArray) -> FamilyMixture:
         """Return the mixture with new items without ties, each alone in a family, given by their odds (C, m)."""
@@ -416,6 +430,3 @@ class FamilyMixture(SharedTies):
             take(self.base.X, left),
             self.base.W, self.weights, names=self.names, magnitudes=self.base._magnitudes,
         )  # fmt: skip
-
-    def _named(self, catalogue: Catalogue) -> FamilyMixture:
-        return cast(FamilyMixture, Changes._named(self, catalogue))

@@ -168,7 +168,7 @@ def load(path: str | os.PathLike[str], *, lazy: bool = False) -> Any:
     try:
         shifts = arrays.pop("gate", None)
         law: Any = kind._from_arrays(arrays, header)
-        law = law._leaving_out(law.weights) if header.nonempty else law
+        law = law.framed(law.frame._replace(nonempty=True)) if header.nonempty else law
         return law if header.context is None else law.with_context(header.context, shifts)
     except InvalidInputError as reason:
         raise bad(path, f"its arrays are no valid kernel: {reason}") from reason

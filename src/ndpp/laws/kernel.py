@@ -21,6 +21,7 @@ from ndpp.baskets.labels import check_labels
 from ndpp.errors import InvalidInputError, InvalidKernelError, NoConditionalKernelError, PrecisionError
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.changes import Alike
+from ndpp.laws.frame import ONE, Frame
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel_scoring import KernelScoring
 from ndpp.laws.matrices import Definite, dense_parts, feature_rows, odds_of_marginal
@@ -80,7 +81,6 @@ class LowRankKernel(WeighedSets):
     array([0.3333, 0.3333, 0.3333])
     """
 
-    weights, names = frozen(np.ones(1)), None  # one component
     parametrisation = "xw"
     stored = {"X", "W"}, {"support", "weights", "background"}
 
@@ -117,18 +117,60 @@ class LowRankKernel(WeighedSets):
         with np.errstate(over="ignore", invalid="ignore"):
             total = X.sum() if rows is None else np.inf
         self._fill(
-            X=X if rows is not None else frozen(X), W=frozen(W if is_identity else np.array(W)), _magnitudes=magnitudes,
+            X=X if rows is not None else frozen(X), W=frozen(W if is_identity else np.array(W)), magnitudes=magnitudes,
             background=None if background is None else check_background(background, n),
             catalogue=Catalogue(n, check_labels(labels, n)),
-            _allowed=None if allowed is None or len(allowed) == n else frozen(allowed),
-            _sum=total if np.isfinite(total) else None,
+            allowed=None if allowed is None or len(allowed) == n else frozen(allowed),
+            total=total if np.isfinite(total) else None, frame=ONE, known={},
         )  # fmt: skip
         if rows is not None or background is not None or not _is_valid(X, None if is_identity else self.W, is_definite):
             self.coordinates  # noqa: B018  raises if the kernel is invalid
 
-    def _fill(self, **values: Any) -> None:
-        for name, value in {**values, "_normalizers": {}}.items():
+    def _fill(
+        self, *, X: AnyArray | Rows, W: FloatArray, magnitudes: FloatArray, background: FloatArray | None, catalogue: Catalogue,
+        allowed: IntArray | None, total: float | None, frame: Frame, known: dict[str, Any],
+    ) -> None:  # fmt: skip
+        """Set all fields; ``total`` is the sum of the entries of an array X, and ``known`` what was computed of the same kernel before."""
+        fields = {
+            "X": X, "W": W, "_magnitudes": magnitudes, "background": background, "catalogue": catalogue, "_allowed": allowed,
+            "_sum": total, "frame": frame, "_known": known, "_normalizers": {},
+        }  # fmt: skip
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
+
+    def _again(
+        self, *, X: AnyArray | Rows, background: FloatArray | None, catalogue: Catalogue, frame: Frame, known: dict[str, Any],
+        total: float | None = None,
+    ) -> LowRankKernel:  # fmt: skip
+        """Return a kernel with the same W and support, whose parts need no checks."""
+        made = object.__new__(LowRankKernel)
+        made._fill(
+            X=X, W=self.W, magnitudes=self._magnitudes, background=background, catalogue=catalogue, allowed=self._allowed,
+            total=total, frame=frame, known=known,
+        )  # fmt: skip
+        return made
+
+    def framed(self, frame: Frame) -> LowRankKernel:
+        """Return the same kernel in another frame."""
+        return self._again(
+            X=self.X,
+            background=self.background,
+            catalogue=self.catalogue,
+            frame=frame,
+            known=self._known,
+            total=self._sum,
+        )
+
+    def named(self, catalogue: Catalogue) -> LowRankKernel:
+        """Return the same kernel over a catalogue of as many items."""
+        return self._again(
+            X=self.X,
+            background=self.background,
+            catalogue=catalogue,
+            frame=self.frame,
+            known=self._known,
+            total=self._sum,
+        )
 
     @classmethod
     def from_vbd(cls, V: Any, B: Any, D: Any, *, labels: Sequence[str] | None = None) -> LowRankKernel:
@@ -246,11 +288,8 @@ class LowRankKernel(WeighedSets):
         """The kernel of T, the items of a sample that come together: this kernel itself, if there is no background."""
         if self.background is None:
             return self
-        kernel = object.__new__(LowRankKernel)
-        known = ("coordinates",) if "coordinates" in vars(self) else ()
-        same = {name: getattr(self, name) for name in ("W", "catalogue", "_allowed", "_magnitudes", *known)}
-        kernel._fill(X=self._scaled, background=None, **same)
-        return kernel
+        known = {"coordinates": self._known["coordinates"]} if "coordinates" in self._known else {}
+        return self._again(X=self._scaled, background=None, catalogue=self.catalogue, frame=ONE, known=known)
 
     def without_background(self) -> LowRankKernel:
         """Return this kernel; raise if it has a background, for samplers that need L = X W Xᵀ."""

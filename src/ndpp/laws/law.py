@@ -12,55 +12,61 @@ w_c / P_c(S ≠ ∅) in place of the weights (``_free_weights``, ``_log_weights`
 
 from __future__ import annotations
 
-import copy
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import count
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 import numpy as np
 from scipy.special import logsumexp
 
 from ndpp._show import html_table, some
 from ndpp._types import AnyArray, FloatArray, IntArray, Items, Jobs, RngLike
-from ndpp._validation import check_choice, check_count, check_items, check_values, clip_probabilities, frozen
+from ndpp._validation import check_choice, check_count, check_items, check_values, clip_probabilities
 from ndpp.baskets import Baskets
 from ndpp.errors import (
-    ImpossibleLimitError,
     ImpossibleSizeError,
     InvalidInputError,
     PrecisionWarning,
     UnknownLabelError,
     ZeroProbabilityError,
 )
+from ndpp.laws.ask import NO_ITEMS, Ask, Conditions, Factors
 from ndpp.laws.catalogue import Catalogue
-from ndpp.laws.changes import CARRIED, Alike, Changes
+from ndpp.laws.changes import Alike, Changes
+from ndpp.laws.feature_map import FeatureMap
+from ndpp.laws.frame import Frame, of_components
 from ndpp.laws.gate import Gate
 from ndpp.laws.header import ModelHeader
-from ndpp.laws.limits import Estimate, Limit, Limits
+from ndpp.laws.limits import Estimate, Limit
 from ndpp.laws.moments import Moments
+from ndpp.laws.part import Parts
 from ndpp.laws.precision import check_given, never_together
 from ndpp.laws.scoring import Scoring
-from ndpp.laws.totals import ROUNDING, Totals
+from ndpp.linalg.schur import MAX_LOSS
+
+if TYPE_CHECKING:
+    from ndpp.laws.conditioned import Conditioned
 
 RARELY = 0.02
 """If the empty set is left out and others are rarer than this, they are drawn as sets within the limit of at least one item."""
 NEGLIGIBLE_POSTERIOR = 1e-14
 """Components with a smaller posterior are left out of averages."""
+NEGLIGIBLE_FOR_SIZES = 1e-9
+"""Components of a smaller posterior given an item do not count for the sizes of its sets; those left out have C times as much."""
 
 
 class Law(Moments, Changes, ABC):
     """A distribution over sets of items."""
 
     catalogue: Catalogue
-    weights: FloatArray
-    names: tuple[str, ...] | None
-    nonempty: bool = False
-    """Whether the empty set is left out."""
-    gate: Gate | None = None
-    """How the weights depend on context, if they do; see :meth:`at`."""
+    frame: Frame
+    _known: dict[str, Any]
+    """What was computed of the components (:class:`~ndpp.laws.frame.of_components`)."""
+    _conditioned: ClassVar[Callable[..., Conditioned]]
+    """The class of laws given items, a size or limits, which builds on this one; ``ndpp/laws/__init__.py`` connects it."""
     recommend: ClassVar[Callable[..., Any]]
     """:func:`ndpp.recommend`, which ``ndpp/__init__.py`` connects, as it does the next."""
     _prepare_sampler: ClassVar[Callable[..., Any]]
@@ -68,13 +74,13 @@ class Law(Moments, Changes, ABC):
     """Default for the maximum number of bytes of cached matrices."""
 
     @staticmethod
-    def of(model: Any) -> Any:
+    def of(model: object) -> Law | None:
         """Return the law of a fitted estimator, or the model itself if it is a law; None for anything else."""
         law = getattr(model, "law_", getattr(model, "kernel_", model))
         return law if isinstance(law, Law) else None
 
     @staticmethod
-    def required(model: Any) -> Any:
+    def required(model: object) -> Law:
         """Return the law of a fitted estimator, or the model itself if it is a law; raise for anything else."""
         law = Law.of(model)
         if law is None:
@@ -89,6 +95,37 @@ class Law(Moments, Changes, ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_drawers"}
+
+    # -- the frame: what a law has beside its components ---------------------------------------------------------------------
+
+    @property
+    def weights(self) -> FloatArray:
+        """The probabilities of the components."""
+        return self.frame.weights
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The names of the components, if they have any."""
+        return self.frame.names
+
+    @property
+    def nonempty(self) -> bool:
+        """Whether the empty set is left out."""
+        return self.frame.nonempty
+
+    @property
+    def gate(self) -> Gate | None:
+        """How the weights depend on context, if they do; see :meth:`at`."""
+        return self.frame.gate
+
+    @property
+    def features(self) -> FeatureMap | None:
+        """What features of items say about new ones, if it was learned."""
+        return self.frame.features
+
+    @abstractmethod
+    def framed(self, frame: Frame) -> Self:
+        """Return the same components in another frame."""
 
     # -- hooks ---------------------------------------------------------------------------------------------------------------
 
@@ -106,18 +143,13 @@ class Law(Moments, Changes, ABC):
     def largest(self) -> IntArray:
         """The size of the largest set of each component."""
 
-    @property
-    @abstractmethod
-    def _sizes(self) -> FloatArray:
-        """P_c(|S| = k), shape (C, largest size + 1)."""
+    def _parts(self, ids: IntArray) -> Parts | None:
+        """Return the components given items as parts, from which sizes, totals and inclusions follow; None if they have none."""
+        return None
 
     @abstractmethod
     def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
         """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) for two lists of items that can occur, a ≠ b."""
-
-    @abstractmethod
-    def _joint_sizes(self, ids: IntArray) -> FloatArray:
-        """Return P(a ∈ S, |S| = k) of each of these items a, ascending, for k = 0, 1, … as far as it matters."""
 
     def covariance_bounds(self, item: int, others: IntArray) -> tuple[FloatArray, FloatArray] | None:
         """Return lower and upper bounds of ``mean_covariances([item], others)`` if these take far less time, None if not."""
@@ -132,23 +164,19 @@ class Law(Moments, Changes, ABC):
         """Return the log weight, in each component, of all sets that contain ``ids``, of one size or of any."""
 
     @abstractmethod
-    def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
-        """Return Σ_c share_c P_c(a ∈ S | ids ⊆ S, |S| = size) over the ``active`` components, for items other than ``ids``."""
-
-    @abstractmethod
-    def _condition(self, ids: IntArray) -> Law:
+    def _condition(self, ids: IntArray) -> Self:
         """Return the distribution of the remaining items, given that ``ids``, at least one, are in."""
 
     @abstractmethod
-    def _tilt(self, ids: IntArray, factors: FloatArray | None) -> Law:
-        """Return P(S) Π_{i∈S} s_i, normalised, of sets of the items ``ids``, ascending, with these factors s > 0 (None: 1)."""
+    def _tilt(self, ids: IntArray, factors: FloatArray | None) -> Self:
+        """Return P_c(S) Π_{i∈S} s_i, normalised, of sets of the items ``ids``, ascending, with factors s > 0 (None: 1), in any frame."""
 
     @abstractmethod
-    def _with_alike(self, alike: Sequence[Alike]) -> Law:
+    def _with_alike(self, alike: Sequence[Alike]) -> Self:
         """Return the components with a new item for each of these at the end, at the level of those it is like, and any weights."""
 
     @abstractmethod
-    def _only_items(self, keep: IntArray) -> Law:
+    def _only_items(self, keep: IntArray) -> Self:
         """Return the components over the items ``keep`` alone, ascending, given that no others are in, with any weights."""
 
     parametrisation: ClassVar[str]
@@ -156,7 +184,7 @@ class Law(Moments, Changes, ABC):
     stored: ClassVar[tuple[set[str], set[str]]]
     """The arrays that their files must hold, and those that they may; {c} stands for the number of each component."""
 
-    def prepared(self) -> Law:
+    def prepared(self) -> Self:
         """Return the same distribution with what its first answers need at hand, for its file to keep: itself, if that is nothing."""
         return self
 
@@ -196,6 +224,15 @@ class Law(Moments, Changes, ABC):
     def _log_unit(self) -> float:
         """Log of the weight of all sets of a component, the empty one included."""
         return 0.0
+
+    @property
+    def log_all(self) -> float:
+        """Log of the weight of all sets relative to that of the empty one, which counts."""
+        return (
+            -log_sum(np.log(self._free_weights) - self.log_normalizers())
+            if len(self.weights) > 1
+            else float(self.log_normalizers()[0])
+        )
 
     # -- the catalogue and the components ------------------------------------------------------------------------------------
 
@@ -270,13 +307,12 @@ class Law(Moments, Changes, ABC):
 
     # -- probabilities -------------------------------------------------------------------------------------------------------
 
-    def log_prob(self, items: Items, size: int | None = None) -> float:
-        """Return log P(S), or with ``size`` log P(S | |S| = size)."""
-        ids = check_items(items, self)
-        if size is not None and len(ids) != self.check_size(size):
-            return -np.inf
-        log_weight = -np.inf if self._is_left_out(ids) else log_sum(self._log_weights + self._log_whole_of(ids))
-        return log_weight - self._log_total(size) if log_weight > -np.inf else -np.inf
+    def log_prob(self, items: Items, size: int | None = None, **conditions: Unpack[Conditions]) -> float:
+        """Return log P(S), or under conditions log P(S | conditions): with ``size`` log P(S | |S| = size)."""
+        law = self._under(size=size, **conditions)
+        ids = check_items(items, law)
+        log_weight = -np.inf if law._is_left_out(ids) else log_sum(law._log_weights + law._log_whole_of(ids))
+        return log_weight - law._log_unit if log_weight > -np.inf else -np.inf
 
     def _is_left_out(self, ids: IntArray, size: int | None = 0) -> bool:
         """Return whether all sets that contain ``ids``, of this size, are the empty set, and that is left out."""
@@ -289,35 +325,32 @@ class Law(Moments, Changes, ABC):
         found = self._log_started(ids, size) if len(ids) or size is None else self._log_sizes(size)
         return found + np.log(self.kept) if self.nonempty and not len(ids) and size is None else found
 
-    def log_containment(self, items: Items) -> float:
+    def log_containment(self, items: Items, **conditions: Unpack[Conditions]) -> float:
         """Return log P(items ⊆ S): the items are in, whatever else is."""
-        return log_sum(self._log_weights + self._log_masses(check_items(items, self), None)) - self._log_unit
+        law = self._under(**conditions)
+        return log_sum(law._log_weights + law._log_masses(check_items(items, law), None)) - law._log_unit
 
     def log_probs(
         self,
         baskets: Baskets | Sequence[Items],
         size: int | None = None,
         *,
-        context: Mapping[str, Iterable[Any]] | None = None,
+        context: Mapping[str, object] | None = None,
+        **conditions: Unpack[Conditions],  # type: ignore[misc]
     ) -> FloatArray:
-        """Return log P(S) of many sets, or with ``size`` log P(S | |S| = size), −inf for those of other sizes.
+        """Return log P(S) of many sets, or under conditions, such as their size, log P(S | conditions): −inf for sets that break one.
 
-        ``context`` holds columns with the value of each basket, as in :meth:`at`: log P(S | x). Values that were not learned, and columns
-        without effect, are ignored.
+        ``context`` holds columns, as in :meth:`at`, with one value for all baskets or the value of each: log P(S | x). Values that were
+        not learned, and columns without effect, are ignored.
         """
         baskets = self._sets(baskets)
-        if size is None:
-            with np.errstate(divide="ignore"):
-                log_weights = np.log(self.weights)
-            if context and self.gate is not None:
-                log_weights = self.gate.log_weights(log_weights, self.gate.rows(context, len(baskets), unknown="skip"))
-            return np.asarray(logsumexp(log_weights + self.component_log_probs(baskets), axis=1))
-        if context:
-            raise InvalidInputError("goes with sets of any size; at() takes one context for all", argument="context")
-        out, those = np.full(len(baskets), -np.inf), np.flatnonzero(baskets.sizes == self.check_size(size))
-        log_weights = logsumexp(self._log_weights + self._log_whole(baskets[those]), axis=1)
-        out[those] = log_weights - self._log_total(size)
-        return out
+        law = self._under(size=size, **conditions)
+        with np.errstate(divide="ignore"):
+            log_weights = np.log(law.weights)
+        if context and law.gate is not None:
+            columns = {name: each(values, len(baskets)) for name, values in context.items()}
+            log_weights = law.gate.log_weights(log_weights, law.gate.rows(columns, len(baskets), unknown="skip"))
+        return np.asarray(logsumexp(log_weights + law.component_log_probs(baskets), axis=1))
 
     def component_log_probs(self, baskets: Baskets | Sequence[Items]) -> FloatArray:
         """Return log P_c(S) of many sets and all components, shape (len(baskets), C)."""
@@ -351,28 +384,94 @@ class Law(Moments, Changes, ABC):
         """Return the same in units in which the hooks are log weights."""
         if size is None:
             return self._log_unit
-        return log_sum(self._log_weights + self._log_masses(np.empty(0, np.int64), check_count(size, "size")))
+        return log_sum(self._log_weights + self._log_masses(NO_ITEMS, check_count(size, "size")))
 
     def _log_sizes(self, size: int) -> FloatArray:
         """Return the log weight of all sets of one size in each component."""
-        return self._log_started(np.empty(0, np.int64), size)
+        return self._log_started(NO_ITEMS, size)
 
-    def size_distribution(self) -> FloatArray:
+    def size_distribution(self, **conditions: Unpack[Conditions]) -> FloatArray:
         """Return P(|S| = k) for k = 0, 1, … up to the largest size."""
-        found = (self._free_weights @ self._sizes)[: self.max_size + 1]
-        found[0] = 0.0 if self.nonempty else found[0]
+        law = self._under(**conditions)
+        found = (law._free_weights @ law._sizes)[: law.max_size + 1]
+        found[0] = 0.0 if law.nonempty else found[0]
         return found
 
-    def sizes_with(self, items: Items) -> FloatArray:
+    def sizes_with(self, items: Items, **conditions: Unpack[Conditions]) -> FloatArray:
         """Return P(|S| = k | a ∈ S) of each of these items a, a row for each, for k = 0, 1, …; 0 for items that never occur.
 
         For a mixture of C components O(C (n r² + K r³)) in all, where sizes vary by K, and little more for all items than for one.
         """
-        ids = check_items(items, self)
+        law = self._under(**conditions)
+        ids = check_items(items, law)
         order = np.argsort(ids, kind="stable")
-        joint = self._joint_sizes(ids[order])
+        joint = law._joint_sizes(ids[order])
         total, out = joint.sum(axis=1, keepdims=True), np.zeros_like(joint)
         out[order] = np.divide(joint, total, out=np.zeros_like(joint), where=total > 0)
+        return out
+
+    # -- what follows from the parts of components ---------------------------------------------------------------------------
+
+    @of_components
+    def _sizes(self) -> FloatArray:
+        """P_c(|S| = k), shape (C, largest size + 1), the empty set included."""
+        out, parts = np.zeros((len(self.weights), int(self.largest.max()) + 1)), self._parts(NO_ITEMS)
+        for c, row in enumerate(out if parts is not None else ()):
+            found = parts.at(c, 0.0).size_distribution()
+            row[: len(found)] = found[: len(row)]
+        if parts is None:
+            logs = [self._log_started(NO_ITEMS, k) - self._log_unit for k in range(out.shape[1])]
+            out[:] = np.exp(logs).T
+        return out
+
+    def _joint_sizes(self, ids: IntArray) -> FloatArray:
+        """Return P(a ∈ S, |S| = k) of each of these items a, ascending, for k = 0, 1, … as far as it matters.
+
+        Of each item, components of negligible posterior are left out.
+        """
+        inside, parts = self._free_weights[:, None] * self._inclusions_of(ids), self._parts(NO_ITEMS)
+        counted, out = inside > NEGLIGIBLE_FOR_SIZES * inside.sum(axis=0), np.zeros((len(ids), 1))
+        for c in np.flatnonzero(counted.any(axis=1)).tolist():
+            which = np.flatnonzero(counted[c])
+            low, found = self._joint_of(c, ids[which], parts)
+            out = np.pad(out, ((0, 0), (0, max(0, low + found.shape[1] - out.shape[1]))))
+            out[which, low : low + found.shape[1]] += self._free_weights[c] * found
+        return out
+
+    def _joint_of(self, c: int, ids: IntArray, parts: Parts | None) -> tuple[int, FloatArray]:
+        """Return the first size that matters, and P_c(a ∈ S, |S| = k) of some items for the sizes from it on."""
+        if parts is not None:
+            part = parts.at(c, 0.0)
+            return part.sizes.joint(part.places(ids))
+        sizes = range(int(self.largest[c]) + 1)
+        found = [[self._log_started(np.array([a]), k)[c] if k else -np.inf for k in sizes] for a in ids.tolist()]
+        return 0, np.exp(np.array(found) - self._log_unit)
+
+    def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
+        """Return Σ_c share_c P_c(a ∈ S | ids ⊆ S, |S| = size) over the ``active`` components, for items other than ``ids``."""
+        out, parts = np.zeros(self.n_items), self._parts(ids)
+        left = None if size is None else size - len(ids)
+        if parts is None or left is None:
+            return self._plain_inclusions(ids, size, active, shares)
+        starts = parts.starts(left) if left else np.empty(0)
+        for c, share in zip(active.tolist() if left else (), shares):
+            sized = parts.sized(c, left, float(starts[c]))
+            chances = sized.law.inclusions(left)
+            if abs(chances.sum() - left) > MAX_LOSS * left:  # rounding matters: with more care
+                out += share * self._careful_inclusions(c, ids, left + len(ids))
+            else:
+                out[sized.part.items] += share * chances
+        return out
+
+    def _careful_inclusions(self, c: int, ids: IntArray, size: int) -> FloatArray:
+        """Return P_c(a ∈ S | ids ⊆ S, |S| = size) where rounding matters."""
+        return self._plain_inclusions(ids, size, np.array([c]), np.ones(1))
+
+    def _plain_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
+        """Return the same item by item: P_c(ids ∪ a ⊆ S) / P_c(ids ⊆ S)."""
+        out, before = np.zeros(self.n_items), self._log_started(ids, size)[active]
+        for a in np.setdiff1d(np.arange(self.n_items), ids).tolist():
+            out[a] = shares @ np.exp(self._log_started(np.append(ids, a), size)[active] - before)
         return out
 
     def check_size(self, size: int, *, given: Items = ()) -> int:
@@ -420,10 +519,15 @@ class Law(Moments, Changes, ABC):
             raise self._impossible(ids, size)
         return np.exp(log_posterior - total)
 
-    def probability(self, limits: Limit | Sequence[Limit], given: Items = ()) -> Estimate:
+    def probability(
+        self,
+        limits: Limit | Sequence[Limit],
+        given: Items = (),
+        **conditions: Unpack[Conditions],  # type: ignore[misc]
+    ) -> Estimate:
         """Return P(limits | given items ⊆ S), where given items count.
 
-        One limit whose values are counts, or numbers with at most two places after the point and not too many steps, is computed exactly.
+        Limits whose values are counts, or numbers with at most two places after the point and not too many steps, are computed exactly.
         Otherwise the value is estimated from proposals of the sampler under limits, always the same ones, with its standard error.
 
         Examples
@@ -433,83 +537,99 @@ class Law(Moments, Changes, ABC):
         >>> kernel.probability(ndpp.Limit([0, 1], least=1))
         Estimate(value=0.75, error=0.0, exact=True)
         """
-        ids = check_items(given, self, "given")
-        posterior = self.responsibilities(ids)
-        try:
-            totals = Totals.of(self, Limits.of(limits, self).beside(ids), ids, posterior)
-            found = None if totals is None else float(posterior @ totals.chances)
-            if found is not None and (found > ROUNDING or found == 0.0):
-                return Estimate(found, 0.0, exact=True)
-            sampler = self.sampler(limits=limits, given=ids)
-        except ImpossibleLimitError:
-            return Estimate(0.0, 0.0, exact=True)
-        mean, error = sampler.estimate()
-        unit = float(np.exp(sampler.log_bound - self.log_containment(ids)))
-        return Estimate(min(1.0, mean * unit), error * unit, exact=False)
+        return self._limited(limits=limits, given=given, **conditions).chance
 
     def inclusion_probabilities(
-        self, size: int | None = None, given: Items = (), *, limits: Limit | Sequence[Limit] = ()
+        self,
+        size: int | None = None,
+        given: Items = (),
+        **conditions: Unpack[Conditions],  # type: ignore[misc]
     ) -> FloatArray:
         """Return P(a ∈ S) for every item of the catalogue, given that S contains some items and, with ``size``, given its size.
 
         ``size`` includes the given items, which have probability one. With ``limits``, the same given that S keeps them: what else fits.
-        Exact for one limit as in :meth:`probability` and without ``size``; otherwise from :meth:`inclusion_estimates`, which a
+        Exact where :meth:`probability` is; otherwise from :meth:`inclusion_estimates`, which a
         :class:`~ndpp.errors.PrecisionWarning` says.
         """
-        ids = check_items(given, self, "given")
-        if isinstance(limits, Limit) or len(limits):
-            found = self.inclusion_estimates(limits, size=size, given=ids)
-            if not found.exact:
-                warnings.warn(
-                    f"inclusion probabilities under these limits are estimated from samples, with standard errors up to "
-                    f"{np.max(found.error):.2g}; inclusion_estimates() returns them, from as many samples as you like",
-                    PrecisionWarning,
-                    stacklevel=2,
-                )
-            return np.asarray(found.value)
-        posterior = self.responsibilities(ids, size=size if size is None else check_count(size, "size"))
-        unit = 1.0
-        if self.nonempty and not len(ids) and size is None:
-            unit = self._free_weights.sum()
-            posterior = self._free_weights / unit
-        active = np.flatnonzero(posterior > NEGLIGIBLE_POSTERIOR)
-        out = unit * self._mean_inclusions(ids, size, active, posterior[active])
-        out[ids] = 1.0
+        law = self._under(size=size, given=given, **conditions)
+        unit = law._free_weights.sum()
+        shares = law._free_weights / unit
+        active = np.flatnonzero(shares > NEGLIGIBLE_POSTERIOR)
+        out = unit * law._mean_inclusions(NO_ITEMS, None, active, shares[active])
         return clip_probabilities(out, "inclusion probabilities")
 
     def inclusion_estimates(
         self,
         limits: Limit | Sequence[Limit],
         *,
-        size: int | None = None,
-        given: Items = (),
         n_samples: int = 1000,
         rng: RngLike = 0,
+        **conditions: Unpack[Conditions],  # type: ignore[misc]
     ) -> Estimate:
         """Return P(a ∈ S | limits, given) for every item, as arrays: exactly if that can be, and otherwise from samples."""
-        ids = check_items(given, self, "given")
-        if size is None:
-            posterior, left = self.responsibilities(ids), Limits.of(limits, self).beside(ids)
-            totals = Totals.of(self, left, ids, posterior)
-            shares = None if totals is None else posterior * totals.chances
-            if totals is not None and shares is not None and shares.sum() > ROUNDING:
-                shares, out = shares / shares.sum(), np.zeros(self.n_items)
-                for c in np.flatnonzero(shares > ROUNDING).tolist():
-                    out += shares[c] * totals.inclusions(c, self.n_items)
-                out[ids] = 1.0
-                return Estimate(clip_probabilities(out, "inclusion probabilities"), np.zeros(len(out)), exact=True)
-        drawn = self.sampler(size=size, given=ids, limits=limits).sample(n_samples, rng=rng).baskets
-        value = np.bincount(drawn.indices, minlength=self.n_items) / n_samples
-        return Estimate(value, np.sqrt(value * (1 - value) / n_samples), exact=False)
+        return self._limited(limits=limits, **conditions).inclusion_estimates_of(n_samples, rng)
 
-    def component_inclusions(self) -> FloatArray:
+    def component_inclusions(self, **conditions: Unpack[Conditions]) -> FloatArray:
         """Return P_c(a ∈ S) of all components, shape (C, n_items)."""
-        return clip_probabilities(self._component_inclusions() / self.kept[:, None], "inclusion probabilities")
+        law = self._under(**conditions)
+        return clip_probabilities(law._component_inclusions() / law.kept[:, None], "inclusion probabilities")
 
     def _component_inclusions(self) -> FloatArray:
-        none = np.empty(0, np.int64)
-        rows = [self._mean_inclusions(none, None, np.array([c]), np.ones(1)) for c in range(len(self.weights))]
+        rows = [self._mean_inclusions(NO_ITEMS, None, np.array([c]), np.ones(1)) for c in range(len(self.weights))]
         return np.stack(rows)
+
+    # -- under conditions ----------------------------------------------------------------------------------------------------
+
+    def ask(self, **conditions: Unpack[Conditions]) -> Ask:
+        """Return what is asked about sets of this law, checked: :class:`~ndpp.laws.ask.Conditions` says what can be.
+
+        Examples
+        --------
+        >>> import ndpp
+        >>> kernel = ndpp.LowRankKernel(np.eye(3), labels=["tea", "milk", "jam"])
+        >>> ask = kernel.ask(given=["tea"], exclude=["jam"], size=2)
+        >>> ask.given, ask.excluded, ask.size
+        (array([0]), array([2]), 2)
+        """
+        return Ask.of(self, **conditions)
+
+    def under(self, ask: Ask) -> Law:
+        """Return the law of the sets that are asked about: P(S | ask). It answers whatever a law answers.
+
+        If nothing is given, and no size or limit asked for, it is a law of the same kind. Asking nothing returns the law itself.
+
+        Examples
+        --------
+        >>> import ndpp
+        >>> kernel = ndpp.LowRankKernel(np.eye(3))
+        >>> kernel.under(kernel.ask(given=[0], exclude=[2])).inclusion_probabilities()
+        array([1. , 0.5, 0. ])
+        """
+        law: Law = self
+        if ask.keeps_weights:
+            law = law._in_context(law.weights, ask.columns)._tilted_within(ask.factors, ask.weights)
+        else:
+            law = law if ask.weights is None else law._in_context(ask.weights, ask.columns)
+            law = law if ask.factors is None else law.tilt(ask.factors)
+        law = law.exclude(ask.excluded) if len(ask.excluded) else law
+        return law if ask.is_closed else law._conditioned(law, ask.given, ask.size, ask.limits)
+
+    def _under(self, **conditions: Unpack[Conditions]) -> Law:
+        """Return the law under conditions; itself, if none is said."""
+        said = {name: value for name, value in conditions.items() if name == "candidates" or not is_nothing(value)}
+        said = {name: value for name, value in said.items() if value is not None}
+        return self.under(self.ask(**said)) if said else self  # type: ignore[arg-type]
+
+    def _limited(self, **conditions: Unpack[Conditions]) -> Conditioned:
+        """Return the law under conditions, a limit among them, as one that knows how likely these are."""
+        ask = self.ask(**conditions)
+        law = self.under(ask.of_law._replace(excluded=ask.excluded))
+        return law._conditioned(law, ask.given, ask.size, ask.limits)
+
+    def _tilted_within(self, factors: FloatArray | None, weights: FloatArray | None) -> Law:
+        """Return the components with tilted odds, each with the weight that is given."""
+        made = self if factors is None else self._tilted_by(np.arange(self.n_items), factors)
+        return made if weights is None else made.framed(made.frame.weighted(weights))
 
     # -- distributions of the same kind --------------------------------------------------------------------------------------
 
@@ -518,7 +638,7 @@ class Law(Moments, Changes, ABC):
         """The columns of context that the weights depend on, and the values of each that :meth:`at` takes."""
         return {} if self.gate is None else dict(self.gate.levels)
 
-    def at(self, context: Mapping[str, Any] | None = None, /, *, unknown: str = "error", **columns: Any) -> Any:
+    def at(self, context: Mapping[str, object] | None = None, /, *, unknown: str = "error", **columns: object) -> Self:
         """Return the distribution in a context: w_c(x) ∝ w_c exp(Σ β_c(x)), as learned by ``ndpp.fit(orders, context=[…])``.
 
         Parameters
@@ -540,21 +660,27 @@ class Law(Moments, Changes, ABC):
         (array([0.25, 0.25]), array([0.4, 0.1]))
         """
         known = {**(context or {}), **columns}
-        if self.gate is None:
-            if known and check_choice(unknown, "unknown", ("error", "skip")) == "error":
-                raise InvalidInputError(
-                    f"this model has no context, so {next(iter(known))!r} has no effect",
-                    advice="Fit one with {context}, or take the plain weights with {unknown:'skip'}",
-                )
+        if not known or (self.gate is None and check_choice(unknown, "unknown", ("error", "skip")) == "skip"):
             return self
-        rows = self.gate.rows({name: [value] for name, value in known.items()}, 1, unknown=unknown)
-        with np.errstate(divide="ignore"):
-            weights = np.exp(self.gate.log_weights(np.log(self.weights), rows)[0])
-        made = self._leaving_out(weights, self.nonempty)
-        made.gate = self.gate.without(known)
-        return made
+        return self._in_context(self.weights_at(known, unknown=unknown), tuple(known))
 
-    def without_empty(self) -> Any:
+    def weights_at(self, context: Mapping[str, object], *, unknown: str = "error") -> FloatArray:
+        """Return the weights of the components in a context."""
+        if self.gate is None:
+            raise InvalidInputError(
+                f"this model has no context, so {next(iter(context))!r} has no effect",
+                advice="Fit one with {context}, or take the plain weights with {unknown:'skip'}",
+            )
+        rows = self.gate.rows({name: [value] for name, value in context.items()}, 1, unknown=unknown)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.exp(self.gate.log_weights(np.log(self.weights), rows)[0]))
+
+    def _in_context(self, weights: FloatArray, columns: Sequence[str]) -> Self:
+        """Return the same components with these weights, and other columns of context left to be known."""
+        gate = self.gate and self.gate.without(columns)
+        return self.framed(self.frame.weighted(weights)._replace(gate=gate))
+
+    def without_empty(self) -> Self:
         """Return the distribution given that there is at least one item: P(S) / (1 − P(∅)) for all other sets.
 
         Distributions learned from baskets none of which is empty are of this kind (``law.nonempty``). What is changed of one leaves out
@@ -572,33 +698,28 @@ class Law(Moments, Changes, ABC):
         weights = self.weights * -np.expm1(-self.log_normalizers())
         if not weights.any():
             raise ZeroProbabilityError("no item can occur, so the only set is empty, and it cannot be left out")
-        return self._leaving_out(weights / weights.sum())
+        return self.framed(self.frame.weighted(weights / weights.sum(), nonempty=True))
 
     def normalized(self) -> Self:
         """Return the same distribution with its normalisers at hand, as files keep them; itself, if they are cheap."""
         return self
 
-    def with_empty(self) -> Any:
+    def with_empty(self) -> Self:
         """Return the distribution of which this one leaves out the empty set; itself, if it does not."""
-        return self._leaving_out(self._free_weights / self._free_weights.sum(), False) if self.nonempty else self
+        if not self.nonempty:
+            return self
+        return self.framed(self.frame.weighted(self._free_weights / self._free_weights.sum(), nonempty=False))
 
-    def _leaving_out(self, weights: FloatArray, nonempty: bool = True) -> Any:
-        """Return a copy with other weights that leaves out the empty set, or not."""
-        made = copy.copy(self)
-        for name in ("kept", "_free_weights", "_log_weights", "_drawers"):
-            vars(made).pop(name, None)
-        vars(made)["nonempty"] = nonempty
-        if len(self.weights) > 1:
-            vars(made)["weights"] = frozen(weights)
-        return made
+    def _tilted_by(self, ids: IntArray, factors: FloatArray | None) -> Self:
+        """Return the tilted distribution, with weights ∝ w_c Z_c(s) / Z_c, which leaves out the empty set if this one does."""
+        rest, weights = self._tilt(ids, factors), self.weights
+        if len(weights) > 1:
+            log_weights = self._log_weights + rest.log_normalizers() - self.log_normalizers()
+            weights = np.exp(log_weights - log_sum(log_weights))
+        made = rest.framed(self.frame.weighted(weights, nonempty=False))
+        return made.without_empty() if self.nonempty else made
 
-    def _tilted_by(self, ids: IntArray, factors: FloatArray | None) -> Any:
-        """Return the tilted distribution, which leaves out the empty set if this one does."""
-        tilted = self._tilt(ids, factors)
-        vars(tilted).update({name: vars(self)[name] for name in CARRIED if name in vars(self)})
-        return tilted.without_empty() if self.nonempty else tilted
-
-    def condition(self, items: Items) -> Any:
+    def condition(self, items: Items) -> Self:
         """Return the distribution of the remaining items of a sample that contains these.
 
         Raises
@@ -611,16 +732,16 @@ class Law(Moments, Changes, ABC):
         ids = check_items(items, self)
         return self._condition(ids) if len(ids) else self
 
-    def restrict(self, items: Items) -> Any:
+    def restrict(self, items: Items) -> Self:
         """Return the distribution given that only these items are in; ids stay those of the catalogue."""
         return self._tilted_by(np.sort(check_items(items, self)), None)
 
-    def exclude(self, items: Items) -> Any:
+    def exclude(self, items: Items) -> Self:
         """Return the distribution given that these items are not in; ids stay those of the catalogue."""
         ids = check_items(items, self)
         return self._tilted_by(np.delete(np.arange(self.n_items), ids), None) if len(ids) else self
 
-    def tilt(self, factors: Any) -> Any:
+    def tilt(self, factors: Factors) -> Self:
         """Return the distribution P(S) Π_{i∈S} s_i, normalised: the odds of every item times its factor, and ties as they were.
 
         Parameters
@@ -647,41 +768,39 @@ class Law(Moments, Changes, ABC):
     def sampler(
         self,
         *,
-        size: int | None = None,
-        given: Items = (),
-        exclude: Items = (),
         memory: int | None = None,
         device: str | None = None,
         component: int | str | None = None,
-        limits: Limit | Sequence[Limit] = (),
+        **conditions: Unpack[Conditions],
     ) -> Any:
         """Return the exact sampler that :meth:`sample` draws with, prepared: its ``sample`` draws again and again.
 
         Parameters as in :meth:`sample`. The samplers asked for last stay with the distribution, at most ``memory`` bytes of them, so that
         to ask again for the same size, items and limits takes no time.
         """
-        options: dict[str, Any] = {} if component is None else {"component": self.component(component)}
-        any_set = size is None and component is None and not len(given) and device in (None, "cpu")
-        is_rare = any_set and self.nonempty and self._free_weights.sum() > 1 / RARELY
-        if isinstance(limits, Limit) or len(limits) or is_rare:
-            options["limits"] = limits
-        memory = self._memory if memory is None else memory
-        return self._prepare_sampler(size=size, given=given, exclude=exclude, memory=memory, device=device, **options)
+        if component is not None:
+            conditions["mission"] = component
+        ask = self.ask(**conditions)
+        law = self.under(ask.of_law)
+        any_set = ask.size is None and not len(ask.given) and device in (None, "cpu")
+        is_rare = any_set and law.nonempty and law._free_weights.sum() > 1 / RARELY
+        options: dict[str, Any] = {"limits": ask.limits.records} if len(ask.limits) or is_rare else {}
+        memory = law._memory if memory is None else memory
+        return law._prepare_sampler(
+            size=ask.size, given=ask.given, exclude=ask.excluded, memory=memory, device=device, **options
+        )
 
     def sample(
         self,
         n_samples: int = 1,
         *,
-        size: int | None = None,
-        given: Items = (),
-        exclude: Items = (),
         rng: RngLike = None,
         n_jobs: Jobs = None,
         device: str | None = None,
         memory: int | None = None,
         progress: bool = False,
         component: int | str | None = None,
-        limits: Limit | Sequence[Limit] = (),
+        **conditions: Unpack[Conditions],
     ) -> Baskets:
         """Draw exact samples.
 
@@ -689,10 +808,6 @@ class Law(Moments, Changes, ABC):
         ----------
         n_samples : int
             Number of sets.
-        size : int, optional
-            Number of items of each set, given ones included. None: any number.
-        given, exclude : items
-            Items every set contains, and items no set contains: ids or labels.
         rng : anything ``numpy.random.default_rng`` takes
             Sample i depends on it and on i alone, whatever ``n_jobs``.
         n_jobs : int or distributed.Client, optional
@@ -705,10 +820,11 @@ class Law(Moments, Changes, ABC):
         progress : bool
             Show a progress bar.
         component : int or str, optional
-            Draw from one component of a mixture, given by number or name.
-        limits : Limit or sequence of Limit
-            Draw sets that keep these limits, given items included: counts of items of a group, or totals of prices. Exact as well, by
-            rejection from tilted components (``docs/limits``).
+            Another word for ``mission``.
+        **conditions
+            Which sets to draw (:class:`~ndpp.laws.ask.Conditions`): their ``size``, ``given`` items included; items that are ``given`` and
+            items to ``exclude``, by id or label; the only ``candidates``; ``limits`` on counts of items or totals of prices, exact as well
+            (``docs/limits``); a ``boost`` of the odds of items; the ``context``; the ``mission``; the ``customer``.
 
         Examples
         --------
@@ -718,14 +834,23 @@ class Law(Moments, Changes, ABC):
         [[0, 1], [1, 2], [0, 1]]
         >>> odds, ties = [[1.0, 9.0], [0.0, 1.0]], [[1.0], [1.0]]
         >>> mixture = ndpp.Mixture.tied(odds, ties, [[0.5]], [0.5, 0.5], names=["a", "b"])
-        >>> mixture.sample(3, component="b", rng=0).to_lists()
+        >>> mixture.sample(3, mission="b", rng=0).to_lists()
         [[], [1], [1]]
         """
-        sampler = self.sampler(
-            size=size, given=given, exclude=exclude, memory=memory, device=device, component=component, limits=limits
-        )
+        sampler = self.sampler(memory=memory, device=device, component=component, **conditions)
         baskets: Baskets = sampler.sample(n_samples, rng=rng, n_jobs=n_jobs, progress=progress).baskets
         return baskets
+
+
+def is_nothing(value: object) -> bool:
+    """Return whether a condition is an empty list."""
+    return hasattr(value, "__len__") and not len(value)
+
+
+def each(values: object, n: int) -> list[object]:
+    """Return one value for each of n baskets: those of a column, or the same for all."""
+    is_one = isinstance(values, str) or not isinstance(values, Iterable)
+    return [values] * n if is_one else list(values)
 
 
 def log_sum(values: AnyArray) -> float:

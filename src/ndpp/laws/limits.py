@@ -15,6 +15,7 @@ import numpy as np
 
 from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp._validation import check_items, check_values
+from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleLimitError, InvalidInputError
 
 MANY_ITEMS, LEVELS = 3000, 100
@@ -110,11 +111,14 @@ class Limits:
     low: FloatArray
     high: FloatArray
     texts: tuple[str, ...]
+    records: tuple[Limit, ...]
 
     @classmethod
     def of(cls, limits: Limit | Iterable[Limit], law: Any, size: int | None = None) -> Limits:
         """Return limits on the items of a law, and, with ``size``, on their number."""
         chosen = [limits] if isinstance(limits, Limit) else list(limits)
+        if not chosen and size is None:
+            return NO_LIMITS
         for limit in chosen:
             if not isinstance(limit, Limit):
                 raise InvalidInputError(
@@ -125,10 +129,31 @@ class Limits:
         values = np.array([limit.over(law) for limit in chosen]).reshape(len(chosen), law.n_items)
         low = np.array([-np.inf if limit.least is None else limit.least * (1 - SLACK) for limit in chosen])
         high = np.array([np.inf if limit.most is None else limit.most * (1 + SLACK) for limit in chosen])
-        return cls(values, low, high, tuple(limit.text for limit in chosen))
+        return cls(values, low, high, tuple(limit.text for limit in chosen), tuple(chosen))
+
+    @classmethod
+    def none(cls) -> Limits:
+        """Return no limits."""
+        return NO_LIMITS
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    def kept_by(self, baskets: Baskets) -> BoolArray:
+        """Return which baskets keep all limits."""
+        totals = baskets.to_csr().astype(np.float64) @ self.values.T
+        return np.asarray(((self.low <= totals) & (totals <= self.high)).all(axis=1))
+
+    def joined(self, other: Limits) -> Limits:
+        """Return these limits and others."""
+        if not len(self) or not len(other):
+            return self if len(self) else other
+        values, low, high = (np.concatenate(both) for both in zip(self._arrays, other._arrays))
+        return Limits(values, low, high, (*self.texts, *other.texts), (*self.records, *other.records))
+
+    @property
+    def _arrays(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        return self.values, self.low, self.high
 
     def totals(self, ids: IntArray) -> FloatArray:
         """Return c_j of a set."""
@@ -146,9 +171,11 @@ class Limits:
                 raise ImpossibleLimitError(
                     f"the given items break the limit {text}: they come to {total:g} already", limits=(text,)
                 )
-        values = self.values.copy()
+        values, low, high = self.values.copy(), self.low - given, self.high - given
         values[:, ids] = 0.0
-        return replace(self, values=values, low=self.low - given, high=self.high - given)
+        bounds = zip(self.texts, values, low.tolist(), high.tolist())
+        records = tuple(Limit(row, max(a, 0.0), None if b == np.inf else b, name=text) for text, row, a, b in bounds)
+        return replace(self, values=values, low=low, high=high, records=records)
 
     @property
     def fitting(self) -> BoolArray:
@@ -209,6 +236,9 @@ class Limits:
             return bool((b >= 0).all())
         found = linprog(np.zeros(len(counts)), A_ub=A, b_ub=b, bounds=np.stack([np.zeros(len(counts)), counts], axis=1))
         return bool(found.status != 2)  # 2: infeasible
+
+
+NO_LIMITS = Limits(np.empty((0, 0)), np.empty(0), np.empty(0), (), ())
 
 
 def _counts_fit(rows: FloatArray, low: FloatArray, high: FloatArray, most: int) -> bool | None:

@@ -7,11 +7,9 @@ a mixture is a mixture again. Probabilities are averages over the components, an
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
-from typing import Any, ClassVar, Self, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,13 +20,14 @@ from ndpp.baskets.labels import check_labels
 from ndpp.errors import InvalidInputError, NoConditionalKernelError, ZeroProbabilityError
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.changes import Alike
+from ndpp.laws.frame import Frame, of_components
 from ndpp.laws.gate import Gate
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law, log_sum
 from ndpp.laws.mixture_scoring import MixtureScoring
 from ndpp.laws.scoring import Scoring
-from ndpp.laws.totals import Total
+from ndpp.laws.part import Part, Parts
 from ndpp.rows import Rows
 
 WEIGHT_TOLERANCE = 1e-6
@@ -78,39 +77,36 @@ class Mixture(Law):
         """The first version of the file format that holds such a mixture."""
         return 3
 
-    def __init__(
-        self, components: Sequence[LowRankKernel], weights: Any, *, names: Sequence[str] | None = None
-    ) -> None:
+    def __init__(self, components: Sequence[Law], weights: Any, *, names: Sequence[str] | None = None) -> None:
         components = tuple(components)
-        for i, kernel in enumerate(components):
-            if not isinstance(kernel, LowRankKernel):
-                raise InvalidInputError(f"components must be kernels; component {i} is a {type(kernel).__name__}")
-            if kernel.catalogue != components[0].catalogue:
+        for i, law in enumerate(components):
+            if not isinstance(law, Law):
+                raise InvalidInputError(f"components must be laws; component {i} is a {type(law).__name__}")
+            if law.catalogue != components[0].catalogue:
                 raise InvalidInputError(
                     f"components must share one catalogue; component 0 has {components[0].n_items} items, component {i} has "
-                    f"{kernel.n_items}" + (", with other labels" if kernel.n_items == components[0].n_items else "")
+                    f"{law.n_items}" + (", with other labels" if law.n_items == components[0].n_items else "")
                 )
-        self.nonempty = any(kernel.nonempty for kernel in components)
-        if self.nonempty and not all(kernel.nonempty for kernel in components):
+        nonempty = any(law.nonempty for law in components)
+        if nonempty and not all(law.nonempty for law in components):
             raise InvalidInputError("all components must leave out the empty set, or none; make them without_empty()")
-        self._plain_components = tuple(kernel.with_empty() for kernel in components)
-        self._set(weights, len(components), names)
-        self.catalogue = components[0].catalogue
+        frame = checked_frame(weights, len(components), names)._replace(nonempty=nonempty)
+        self._fill(tuple(law.with_empty() for law in components), components[0].catalogue, frame, {})
 
-    def _set(self, weights: Any, n_components: int, names: Sequence[str] | None) -> None:
-        values = check_matrix([weights], "weights", shape=(1, None))[0].astype(np.float64)
-        if n_components == 0 or len(values) != n_components:
-            raise InvalidInputError(
-                f"expected one weight per component; got {len(values)} for {n_components} components"
-            )
-        if (values < 0).any() or abs(values.sum() - 1) > WEIGHT_TOLERANCE:
-            raise InvalidInputError(
-                f"weights must be probabilities that sum to one; these sum to {values.sum():.6g}, the least is {values.min():.6g}. "
-                "Divide them by their sum"
-            )
-        total = math.fsum(values)  # exact up to one rounding: weights that were divided once are left as they are
-        self.weights = frozen(values if abs(total - 1) <= np.finfo(np.float64).eps else values / total)
-        self.names = check_labels(names, n_components, name="names", of="component")
+    def _fill(self, components: tuple[Law, ...], catalogue: Catalogue, frame: Frame, known: dict[str, Any]) -> None:
+        self._plain_components, self.catalogue, self.frame, self._known = components, catalogue, frame, known
+
+    def framed(self, frame: Frame) -> Mixture:
+        """Return the same components in another frame."""
+        made = object.__new__(Mixture)
+        made._fill(self._plain_components, self.catalogue, frame, self._known)
+        return made
+
+    def named(self, catalogue: Catalogue) -> Mixture:
+        """Return the same mixture over a catalogue of as many items."""
+        made = object.__new__(Mixture)
+        made._fill(tuple(law.named(catalogue) for law in self._plain_components), catalogue, self.frame, {})
+        return made
 
     @staticmethod
     def tied(
@@ -143,12 +139,12 @@ class Mixture(Law):
 
     # -- hooks of Law --------------------------------------------------------------------------------------------------------
 
-    @cached_property
+    @of_components
     def largest(self) -> IntArray:
         """The size of the largest set of each component."""
         return np.array([kernel.max_size for kernel in self._plain_components])
 
-    @cached_property
+    @of_components
     def _sizes(self) -> FloatArray:
         distributions = [kernel.size_distribution() for kernel in self._plain_components]
         out = np.zeros((len(distributions), max(map(len, distributions))))
@@ -183,11 +179,21 @@ class Mixture(Law):
         return MixtureScoring(self)
 
     def _log_started(self, ids: IntArray, size: int | None) -> FloatArray:
-        return np.array([kernel._log_mass(ids, size) - kernel._log_unit for kernel in self._plain_components])
+        parts = self._plain_components
+        return np.array([log_sum(law._log_weights + law._log_masses(ids, size)) - law._log_unit for law in parts])
 
-    def _total_laws(self, ids: IntArray, steps: FloatArray, active: IntArray) -> Iterator[Total]:
-        for c in active.tolist():
-            yield from self._plain_components[c]._total_laws(ids, steps, np.zeros(1, np.int64))
+    def _parts(self, ids: IntArray) -> Parts | None:
+        laws = self._plain_components
+        if any(len(law.weights) > 1 for law in laws):
+            return None
+        parts: dict[int, Parts] = {}
+
+        def at(c: int, log_tilt: float) -> Part:
+            if c not in parts:
+                parts[c] = laws[c]._parts(ids)
+            return parts[c].at(0, log_tilt)
+
+        return Parts(at, lambda size: np.zeros(len(laws)))
 
     def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
         out = np.zeros(self.n_items)
@@ -232,13 +238,12 @@ class Mixture(Law):
         ``levels`` names the values of each column f, and ``shifts`` holds β, with a row for each value of the first column, then of the
         second, …, and a column for each component.
         """
-        made = copy.copy(self)
-        made.gate = Gate({str(name): tuple(map(str, words)) for name, words in levels.items()}, shifts)
-        if made.gate.shifts.shape[1] != len(self.weights):
+        gate = Gate({str(name): tuple(map(str, words)) for name, words in levels.items()}, shifts)
+        if gate.shifts.shape[1] != len(self.weights):
             raise InvalidInputError(
-                f"gate should have {len(self.weights)} columns, one per component; it has {made.gate.shifts.shape[1]}"
+                f"gate should have {len(self.weights)} columns, one per component; it has {gate.shifts.shape[1]}"
             )
-        return made
+        return self.framed(self.frame._replace(gate=gate))
 
     def only(self, components: Sequence[int]) -> Mixture:
         """Return the distribution given that the component is one of these."""
@@ -246,64 +251,63 @@ class Mixture(Law):
         weights[list(components)] = self.weights[list(components)] if len(components) > 1 else 1.0
         if not weights.any():
             raise ZeroProbabilityError("these components have probability zero")
-        chosen = self._weighed(weights / weights.sum())
-        chosen.nonempty = self.nonempty
-        return chosen
+        return self._weighed(weights / weights.sum())
 
     def _condition(self, ids: IntArray) -> Mixture:
         """Return the components conditioned, with weights P(c | ids ⊆ S)."""
-        return self._weighed(self.responsibilities(ids))._given(ids)
-
-    def _tilt(self, ids: IntArray, factors: FloatArray | None) -> Mixture:
-        """Return the components tilted, with weights ∝ w_c Z_c(s) / Z_c."""
-        rest = self._each_tilted(ids, factors)
-        log_weights = self._log_weights + rest.log_normalizers() - self.log_normalizers()
-        return cast(Mixture, rest._leaving_out(np.exp(log_weights - log_sum(log_weights)), False))._gated(self)
+        rest = self._weighed(self.responsibilities(ids))
+        return rest.framed(rest.frame._replace(nonempty=False))._given(ids)
 
     def _weighed(self, weights: FloatArray) -> Mixture:
         """Return the components of positive weight, with these weights."""
         possible = np.flatnonzero(weights > 0)
-        names = None if self.names is None else [self.names[c] for c in possible]
-        return self._chosen(possible, weights[possible], names)._gated(self, possible)
-
-    def _gated(self, before: Mixture, which: Any = slice(None)) -> Self:
-        """Take over how the weights of these components depended on context before."""
-        self.gate = before.gate and before.gate.of(which)
-        return self
+        return self._chosen(possible).framed(self.frame.of(possible, weights[possible]))
 
     def log_normalizers(self) -> FloatArray:
         """Return the log weight of all sets of each component."""
-        return np.array([kernel._log_unit for kernel in self._plain_components])
+        return np.array([law.log_all for law in self._plain_components])
 
-    def _chosen(self, which: IntArray, weights: FloatArray, names: Sequence[str] | None) -> Mixture:
-        """Return some of the components."""
-        return Mixture([self._plain_components[c] for c in which], weights, names=names)
+    def _chosen(self, which: IntArray) -> Mixture:
+        """Return some of the components, in any frame."""
+        return Mixture([self._plain_components[c] for c in which], np.full(len(which), 1 / len(which)))
 
     def _given(self, ids: IntArray) -> Mixture:
         """Return all components given items, with the weights that they had; without those that have them by rounding alone."""
-        kernels: dict[int, LowRankKernel] = {}
-        for c, kernel in enumerate(self._plain_components):
+        laws: dict[int, Law] = {}
+        for c, law in enumerate(self._plain_components):
             try:
-                kernels[c] = kernel.condition(ids)
+                laws[c] = law.condition(ids)
             except NoConditionalKernelError:
                 if self.weights[c] > ROUNDED:
                     raise
-        names = None if self.names is None else [self.names[c] for c in kernels]
-        return Mixture(list(kernels.values()), self.weights[list(kernels)], names=names)._gated(self, list(kernels))
+        which = np.array(list(laws), np.int64)
+        made = Mixture(list(laws.values()), np.full(len(laws), 1 / len(laws)))
+        return made.framed(self.frame.of(which, self.weights[which]))
 
-    def _each_tilted(self, ids: IntArray, factors: FloatArray | None) -> Mixture:
-        """Return all components tilted, with the weights that they had."""
-        return Mixture(
-            [kernel._tilt(ids, factors) for kernel in self._plain_components], self.weights, names=self.names
-        )
+    def _tilt(self, ids: IntArray, factors: FloatArray | None) -> Mixture:
+        return self._each(law._tilted_by(ids, factors) for law in self._plain_components)
 
     def _with_alike(self, alike: Sequence[Alike]) -> Mixture:
-        return Mixture([kernel._with_alike(alike) for kernel in self._plain_components], self.weights, names=self.names)
+        return self._each(law._with_alike(alike) for law in self._plain_components)
 
     def _only_items(self, keep: IntArray) -> Mixture:
-        return Mixture([kernel._only_items(keep) for kernel in self._plain_components], self.weights, names=self.names)
+        return self._each(law._only_items(keep) for law in self._plain_components)
 
-    def _named(self, catalogue: Catalogue) -> Mixture:
-        made: Mixture = super()._named(catalogue)
-        made._plain_components = tuple(kernel._named(catalogue) for kernel in self._plain_components)
-        return made
+    def _each(self, components: Iterable[Law]) -> Mixture:
+        """Return a mixture of these components instead."""
+        return Mixture(list(components), self.weights, names=self.names)
+
+
+def checked_frame(weights: Any, n_components: int, names: Sequence[str] | None) -> Frame:
+    """Return the frame with these weights and names, checked."""
+    values = check_matrix([weights], "weights", shape=(1, None))[0].astype(np.float64)
+    if n_components == 0 or len(values) != n_components:
+        raise InvalidInputError(f"expected one weight per component; got {len(values)} for {n_components} components")
+    if (values < 0).any() or abs(values.sum() - 1) > WEIGHT_TOLERANCE:
+        raise InvalidInputError(
+            f"weights must be probabilities that sum to one; these sum to {values.sum():.6g}, the least is {values.min():.6g}. "
+            "Divide them by their sum"
+        )
+    total = math.fsum(values)  # exact up to one rounding: weights that were divided once are left as they are
+    weights = frozen(values if abs(total - 1) <= np.finfo(np.float64).eps else values / total)
+    return Frame(weights, check_labels(names, n_components, name="names", of="component"))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +15,9 @@ from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.begun import Begun
 from ndpp.laws.catalogue import Catalogue
-from ndpp.laws.changes import Alike, FeatureMap, solved
+from ndpp.laws.changes import Alike, solved
+from ndpp.laws.feature_map import FeatureMap
+from ndpp.laws.frame import Frame, of_components
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
 from ndpp.laws.mixture import Mixture
@@ -25,7 +25,6 @@ from ndpp.laws.mixture_scoring import SharedTiesScoring
 from ndpp.laws.patterns import Patterns
 from ndpp.laws.precision import say_precision
 from ndpp.linalg.scaling import inverses
-from ndpp.linalg.sizes import Tilted, tilted_to
 from ndpp.linalg.tilts import solve_tilts
 
 KEPT = "marginals", "log_touched", "rounding", "size_moments"
@@ -36,9 +35,6 @@ FEATURES = "feature_ties", "feature_log_odds"
 
 MOST_LOG = 600.0
 """Largest logarithm of odds; beyond it, an item or a family is in for certain."""
-
-NEGLIGIBLE = 1e-9
-"""Components of a smaller posterior given an item do not count for the sizes of its sets; those that are left out have C times as much."""
 
 
 class Components(Sequence[Any]):
@@ -62,8 +58,6 @@ class SharedTies(Mixture):
 
     odds: AnyArray
     base: LowRankKernel
-    features: FeatureMap | None = None
-    """What features of items say about new ones, if it was learned."""
     patterns: Patterns | None = None
     """Which items of a row come together; None if every row is an item."""
     _kept: Mapping[str, FloatArray] = {}
@@ -80,32 +74,39 @@ class SharedTies(Mixture):
 
         Nothing then takes O(C n r²) before the first answer.
         """
-        state, made = self.touched._state, copy.copy(self)
-        moments = self.size_moments(np.zeros(len(self.odds)), np.arange(len(self.odds)))
-        made._kept = dict(zip(KEPT, (state.N, state.log_z, state.errors, np.stack(moments))))
-        vars(made).pop("touched", None)
-        return made
+        state, C = self.touched._state, len(self.odds)
+        moments = self.size_moments(np.zeros(C), np.arange(C))
+        return self._keeping(dict(zip(KEPT, (state.N, state.log_z, state.errors, np.stack(moments)))))
+
+    @abstractmethod
+    def _keeping(self, kept: Mapping[str, FloatArray]) -> Self:
+        """Return the same mixture, whose file keeps what was computed before."""
 
     def _keep(self, arrays: dict[str, Any]) -> Self:
-        """Take over what was computed before, if a file has it."""
+        """Return the same mixture with what a file has of what was computed before, and of features."""
+        made = self
         if found := {name: arrays[name] for name in KEPT if name in arrays}:
             C, r = len(self.odds), self.base.rank
             for name, shape in zip(KEPT, ((C, r, r), (C,), (C,), (4, C))):
                 if name not in found or found[name].shape != shape or not np.isfinite(found[name]).all():
                     raise InvalidInputError(f"{name} should be {shape} finite numbers; prepare the model again")
-            self._kept = {name: frozen(np.asarray(array, np.float64)) for name, array in found.items()}
+            made = self._keeping({name: frozen(np.asarray(array, np.float64)) for name, array in found.items()})
         if any(name in arrays for name in FEATURES):
             ties, log_odds = (np.atleast_2d(arrays.get(name, 0.0)) for name in FEATURES)
             shapes = (len(ties), self.base.X.shape[1]), (len(ties) + 1, len(self.odds))
             if (ties.shape, log_odds.shape) != shapes or not all(np.isfinite(one).all() for one in (ties, log_odds)):
                 raise InvalidInputError(f"{' and '.join(FEATURES)} should be {shapes} finite numbers")
-            self.features = FeatureMap(frozen(ties.astype(np.float64)), frozen(log_odds.astype(np.float64)))
-        return self
+            made = made.with_features(FeatureMap(frozen(ties.astype(np.float64)), frozen(log_odds.astype(np.float64))))
+        return made
 
-    def at(self, context: Mapping[str, Any] | None = None, /, *, unknown: str = "error", **columns: Any) -> Any:
-        """Return the distribution in a context, as ``Law.at`` does. What draws from the components stays as it is."""
-        made, drawers = super().at(context, unknown=unknown, **columns), self._drawers
-        made._drawers = drawers if made is self or drawers is None else drawers.beside(made)
+    def with_features(self, features: FeatureMap) -> Self:
+        """Return the same mixture with what features of items say about new ones."""
+        return self.framed(self.frame._replace(features=features))
+
+    def _in_context(self, weights: FloatArray, columns: Sequence[str]) -> Self:
+        """Return the mixture with other weights. What draws from the components stays as it is."""
+        made, drawers = super()._in_context(weights, columns), self._drawers
+        made._drawers = None if drawers is None else drawers.beside(made)
         return made
 
     def __getstate__(self) -> dict[str, Any]:
@@ -182,7 +183,7 @@ class SharedTies(Mixture):
 
         factors = solved(wanted, at, (catalogue.labels or ())[self.n_items :])
         odds = np.exp((logs + factors).clip(max=MOST_LOG))
-        made: Self = self._reweighed(self._with_new(odds), keeps_sets=keeps_sets)._named(catalogue)
+        made: Self = self._reweighed(self._with_new(odds), keeps_sets=keeps_sets).named(catalogue)
         return made
 
     def _beside(self, made: Self, odds: FloatArray) -> Self:
@@ -199,8 +200,8 @@ class SharedTies(Mixture):
         if self._kept:
             moments = np.array(self._kept["size_moments"])
             moments[:2] += p.sum(axis=1), (p * (1 - p)).sum(axis=1)
-            made._kept = dict(zip(KEPT, (state.N, log_z, state.errors, moments)))
-        vars(made.touched)["_state"] = state._replace(log_z=log_z)
+            return made._keeping(dict(zip(KEPT, (state.N, log_z, state.errors, moments))))
+        made.touched._known["_state"] = state._replace(log_z=log_z)
         return made
 
     def _tilted_near(self, ids: IntArray, factors: FloatArray, *, keeps_sets: bool = True) -> tuple[Self, IntArray]:
@@ -212,10 +213,10 @@ class SharedTies(Mixture):
         keep = ids if self.patterns is None else np.flatnonzero(np.isin(self.patterns.families, rows))
         before: Any = self._only_items(keep)
         at, Q, coords = np.searchsorted(keep, ids), self.base.q_rows(rows), self.base.coordinates
-        vars(before.base)["coordinates"] = replace(coords, Q=Q, leverage=coords.leverage[rows])
+        before.base._known["coordinates"] = replace(coords, Q=Q, leverage=coords.leverage[rows])
         s = np.ones(len(keep))
         s[at] = factors
-        after, state = before._each_tilted(np.arange(len(keep)), s), self.touched._state
+        after, state = before._tilt(np.arange(len(keep)), s), self.touched._state
         old, new = before.touched.odds, after.touched.odds
         change = np.stack([(Q.T * c) @ Q for c in new / (1 + new) - old / (1 + old)])
         system = np.eye(Q.shape[1]) + change @ state.N
@@ -223,11 +224,10 @@ class SharedTies(Mixture):
         growth = np.log1p(new).sum(axis=1) - np.log1p(old).sum(axis=1) + log_det
         nothing = np.zeros(len(growth))
         found = state.N @ inverse, state.log_z + growth, nothing, np.stack([nothing] * 4)
-        vars(after).pop("touched", None)
-        after._kept = dict(zip(KEPT, found))
         log_weights = self._log_weights + growth
         weights = np.exp(log_weights - log_weights.max())
-        after = after._leaving_out(weights / weights.sum(), False)
+        after = after._keeping(dict(zip(KEPT, found)))
+        after = after.framed(self.frame.weighted(weights / weights.sum(), nonempty=False))
         return (after.without_empty() if self.nonempty else after), at
 
     # -- hooks: every item has a row of ties of its own, unless a subclass has items share them ---------------------------------
@@ -250,7 +250,7 @@ class SharedTies(Mixture):
     def tilted(self, log_tilt: Any, which: Any = slice(None)) -> Any:
         """Return :attr:`touched` of some components with the odds of items times ρ, one for all or one for each."""
 
-    @cached_property
+    @of_components
     def row_of(self) -> IntArray | None:
         """The position, in the support of the base, of the row of every item that can occur; None if it is that of the item."""
         if self.base.n_rows == self.n_items:
@@ -306,12 +306,8 @@ class SharedTies(Mixture):
 
     def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
         if size is not None:
-            return self._sized_inclusions(ids, size - len(ids), active, shares)
+            return super(Mixture, self)._mean_inclusions(ids, size, active, shares)
         return np.asarray(Begun(self, self.one_basket(ids)).chances()[0])
-
-    @abstractmethod
-    def _sized_inclusions(self, ids: IntArray, left: int, active: IntArray, shares: FloatArray) -> FloatArray:
-        """Return Σ_c share_c P_c(a ∈ S | ids ⊆ S) of sets with ``left`` further items."""
 
     def _component_inclusions(self) -> FloatArray:
         """O(C n r²), once."""
@@ -322,17 +318,17 @@ class SharedTies(Mixture):
 
     # What begun baskets look up for every item and component, each of shape (n_items, C); see ndpp.laws.begun.
 
-    @cached_property
+    @of_components
     def inclusion_table(self) -> FloatArray:
         """P_c(a ∈ S), the empty set included."""
         return np.ascontiguousarray(self._component_inclusions().T)
 
-    @cached_property
+    @of_components
     def slope_table(self) -> FloatArray:
         """The derivative of P_c(a ∈ S) by x_aᵀ N_c x_a."""
         return np.ascontiguousarray((self.masses() / self.by_item((1 + self.touched.tilted_odds(0.0)) ** 2)).T)
 
-    @cached_property
+    @of_components
     def room_table(self) -> FloatArray:
         """By how much P_c(a ∈ S) may exceed its first value given items that do not pull a."""
         return self.slope_table * np.ascontiguousarray(self.by_item(self.touched.gaps).T)
@@ -388,13 +384,6 @@ class SharedTies(Mixture):
     # -- sizes -----------------------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _tilted(self, c: int, log_tilt: float, kept: dict[bytes, AnyArray]) -> Tilted:
-        """Return the size of the sets of component c with its odds times ρ; calls with the same ρ share what they keep in ``kept``."""
-
-    def _tilted_to(self, c: int, size: int) -> Tilted:
-        return tilted_to(size, lambda log_tilt: self._tilted(c, log_tilt, {}), max_step=10.0)
-
-    @abstractmethod
     def _untied(self, log_tilt: FloatArray, which: IntArray) -> Iterator[tuple[FloatArray, ...]]:
         """Yield all rows of ties, some at a time: Q (m, r), and what they are without ties, shape (components, m), if the odds are ρ_c o_c.
 
@@ -445,34 +434,12 @@ class SharedTies(Mixture):
         """Return the largest number of items in addition to the given ones in each component."""
         return self.largest - len(ids)
 
-    @property
-    def _sizes(self) -> FloatArray:
-        self.touched.check_precision(factor=10.0)
-        return self._all_sizes
-
-    @cached_property
-    def _all_sizes(self) -> FloatArray:
-        kept: dict[bytes, AnyArray] = {}
-        out = np.zeros((len(self.odds), int(self.largest.max()) + 1))
-        for c, most in enumerate(self.largest):
-            out[c, : most + 1] = self._tilted(c, 0.0, kept).law.distribution()
-        return out
+    @of_components
+    def _sizes(self) -> FloatArray:  # type: ignore[override]
+        return Law._sizes.compute(self)
 
     def _joint_sizes(self, ids: IntArray) -> FloatArray:
-        """Of each item, components of negligible posterior are left out."""
-        inside = self._free_weights[:, None] * self._component_inclusions()[:, ids]
-        counted, kept = inside > NEGLIGIBLE * inside.sum(axis=0), dict[bytes, AnyArray]()
-        out = np.zeros((len(ids), 1))
-        for c in np.flatnonzero(counted.any(axis=1)).tolist():
-            which = np.flatnonzero(counted[c])
-            low, found = self._tilted(c, 0.0, kept).law.joint(self._places(ids[which]))
-            out = np.pad(out, ((0, 0), (0, max(0, low + found.shape[1] - out.shape[1]))))
-            out[which, low : low + found.shape[1]] += self._free_weights[c] * found
-        return out
-
-    def _places(self, ids: IntArray) -> IntArray:
-        """Return the places of items in what :meth:`_tilted` calls items: rows of the support."""
-        return ids if self.row_of is None else self.row_of[ids]
+        return Law._joint_sizes(self, ids)
 
     def _log_whole_of(self, ids: IntArray) -> FloatArray:
         return Law._log_whole_of(self, ids)  # all components at once, and not one by one

@@ -6,7 +6,7 @@ Users refer to items by their ids in the catalogue, samplers by rows of the supp
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Items
 from ndpp._validation import check_items, check_matrix, frozen
 from ndpp.errors import InvalidInputError, RowsUnavailableError, ZeroProbabilityError
+from ndpp.laws.frame import of_components
 from ndpp.laws.law import Law
 from ndpp.linalg.coordinates import Coordinates, coordinates
 from ndpp.linalg.factor import row_blocks
@@ -49,8 +50,8 @@ class ItemRows(Law):
         """Number of items that can occur."""
         return self.n_items if self._allowed is None else len(self._allowed)
 
-    @cached_property
-    def support(self) -> IntArray:
+    @of_components
+    def support(self) -> IntArray:  # type: ignore[override]
         """The items that can occur, ascending."""
         return frozen(np.arange(self.n_items)) if self._allowed is None else self._allowed
 
@@ -77,19 +78,19 @@ class ItemRows(Law):
 
     # -- rows ----------------------------------------------------------------------------------------------------------------
 
-    @cached_property
+    @of_components
     def odds(self) -> FloatArray:
         """δ on the support: the odds of each item to come by itself."""
         if self.background is None:
             return frozen(np.zeros(self.n_rows))
         return self.background if self._allowed is None else self.background[self._allowed]
 
-    @cached_property
+    @of_components
     def _scaled(self) -> AnyArray | Rows:
         """The rows x_i / √(1 + δ_i)."""
         return self.X if self.background is None else Multiplied(self.X, 1 / np.sqrt(1 + self.background))
 
-    @cached_property
+    @of_components
     def _factor(self) -> AnyArray | Rows:
         """These rows on the support."""
         source, ids = self._scaled, self._allowed
@@ -97,23 +98,23 @@ class ItemRows(Law):
             return source
         return SelectedRows(source, ids) if isinstance(source, Rows) else frozen(source[ids])
 
-    @cached_property
+    @of_components
     def coordinates(self) -> Coordinates:
         """The low-rank part of L, scaled by (1 + δ)^−½ on both sides, as Q B Qᵀ; see :class:`ndpp.linalg.coordinates.Coordinates`."""
         self.check_unchanged()
         return coordinates(self._factor, self.W, magnitudes=self._magnitudes)
 
-    @cached_property
+    @of_components
     def is_symmetric(self) -> bool:
         """Whether L is symmetric, up to rounding."""
         return is_symmetric(self.W, self._magnitudes)
 
-    @cached_property
+    @of_components
     def unit_columns(self) -> IntArray | None:
         """Where X has rows of the identity, as that of a dense kernel: the column of each, so that L_ij = W[c_i, c_j]. None elsewhere."""
         return unit_columns(self._factor)
 
-    @cached_property
+    @of_components
     def unit_scale(self) -> FloatArray:
         """Magnitudes of the entries of W: those of its diagonal, or, of a W that was computed, those of the terms that it is made of."""
         own = np.maximum(np.asarray(self.W.diagonal(), np.float64), 0.0)
@@ -131,7 +132,7 @@ class ItemRows(Law):
         """Rank of X W Xᵀ. A background allows larger samples."""
         return self.coordinates.rank
 
-    @property
+    @of_components
     def largest(self) -> IntArray:
         """The size of the largest set: the rank, if there is no background."""
         return np.array([min(self.n_rows, int(np.count_nonzero(self.odds)) + self.rank)])
@@ -146,7 +147,7 @@ class ItemRows(Law):
                 raise self._changed(rows[changed])
         return x
 
-    @cached_property
+    @of_components
     def _probe(self) -> tuple[FloatArray, FloatArray]:
         return self.coordinates.to_q.sum(axis=1), np.abs(self.coordinates.to_q).sum(axis=1)
 

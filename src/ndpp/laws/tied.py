@@ -12,8 +12,8 @@ component keeps its odds, and the ties become those of the base given J. All of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,17 +24,17 @@ from ndpp._validation import check_matrix, check_odds, frozen, owned
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.catalogue import Catalogue
-from ndpp.laws.changes import Changes
+from ndpp.laws.frame import ONE, Frame, of_components
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import log_sum
 from ndpp.laws.mixture_scoring import TiedScoring
+from ndpp.laws.mixture import checked_frame
+from ndpp.laws.part import Part, Parts
 from ndpp.laws.precision import FREE, say_precision
 from ndpp.laws.shared import FEATURES, KEPT, SharedTies
-from ndpp.laws.totals import Total, stepped
 from ndpp.linalg.scaling import EPS, inverses, rounding_of
-from ndpp.linalg.schur import MAX_LOSS
-from ndpp.linalg.sizes import Coins, SizeLaw, Stepped, Tilted
+from ndpp.linalg.sizes import Coins
 from ndpp.rows.scaled import Multiplied
 
 MOST_ODDS = 1e300
@@ -80,11 +80,39 @@ class TiedMixture(SharedTies):
         log_normalizers: Any = None,
     ) -> None:
         odds = check_matrix(odds, "odds", shape=(None, base.n_items))
-        self.odds, self.base, self.catalogue = owned(odds), base, base.catalogue
-        self._set(weights, len(odds), names)
-        self.known = None if log_normalizers is None else frozen(np.asarray(log_normalizers, np.float64))
-        if self.known is not None and self.known.shape != self.weights.shape:
-            raise InvalidInputError(f"expected {len(odds)} normalizers, one per component; got {self.known.shape}")
+        known = None if log_normalizers is None else frozen(np.asarray(log_normalizers, np.float64))
+        if known is not None and known.shape != (len(odds),):
+            raise InvalidInputError(f"expected {len(odds)} normalizers, one per component; got {known.shape}")
+        self._set(owned(odds), base, checked_frame(weights, len(odds), names), {}, {}, known)
+
+    def _set(
+        self, odds: AnyArray, base: LowRankKernel, frame: Frame, known: dict[str, Any], kept: Mapping[str, FloatArray],
+        log_normalizers: FloatArray | None,
+    ) -> None:  # fmt: skip
+        self.odds, self.base, self.catalogue, self.frame, self._known = odds, base, base.catalogue, frame, known
+        self._kept, self.known = kept, log_normalizers
+
+    def _made(
+        self, *, base: LowRankKernel, frame: Frame, known: dict[str, Any], kept: Mapping[str, FloatArray],
+        log_normalizers: FloatArray | None,
+    ) -> TiedMixture:  # fmt: skip
+        """Return a mixture with the same odds, whose parts need no checks."""
+        made = object.__new__(TiedMixture)
+        made._set(self.odds, base, frame, known, kept, log_normalizers)
+        return made
+
+    def framed(self, frame: Frame) -> TiedMixture:
+        """Return the same components in another frame."""
+        return self._made(base=self.base, frame=frame, known=self._known, kept=self._kept, log_normalizers=self.known)
+
+    def named(self, catalogue: Catalogue) -> TiedMixture:
+        """Return the same mixture over a catalogue of as many items."""
+        base = self.base.named(catalogue)
+        return self._made(base=base, frame=self.frame, known=self._known, kept=self._kept, log_normalizers=self.known)
+
+    def _keeping(self, kept: Mapping[str, FloatArray]) -> TiedMixture:
+        known = {name: value for name, value in self._known.items() if name != "_state"}
+        return self._made(base=self.base, frame=self.frame, known=known, kept=kept, log_normalizers=self.known)
 
     def _arrays(self) -> dict[str, Any]:
         return super()._arrays() | {"log_normalizers": self.known}
@@ -98,30 +126,26 @@ class TiedMixture(SharedTies):
 
     def normalized(self) -> TiedMixture:
         """Return the same mixture with log Z_c at hand. Files keep them, so that scores need not wait for them. O(C n r²)."""
-        made = TiedMixture(self.odds, self.base, self.weights, names=self.names, log_normalizers=self.log_normalizers())
-        made.nonempty, made.features = self.nonempty, self.features
-        return made._gated(self)
+        return self._with_normalizers(self.log_normalizers())
 
     def single(self, c: int, log_tilt: float = 0.0) -> LowRankKernel:
         """Return the kernel ρL of component c, which shares X with the others. Its coordinates are computed when they are needed."""
         odds, base = np.exp(log_tilt) * np.asarray(self.odds[c], np.float64), self.base
-        kernel = object.__new__(LowRankKernel)
-        same = {name: getattr(base, name) for name in ("W", "catalogue", "_allowed", "_magnitudes")}
-        kernel._fill(X=Multiplied(base.X, np.sqrt(odds), is_shared=True), background=odds, **same)
-        return kernel
+        X = Multiplied(base.X, np.sqrt(odds), is_shared=True)
+        return base._again(X=X, background=odds, catalogue=base.catalogue, frame=ONE, known={})
 
     @property
     def _scoring(self) -> TiedScoring:
         return TiedScoring(self)
 
-    @cached_property
+    @of_components
     def largest(self) -> IntArray:
         """The largest set of each component: that of all items with positive odds, any part of which is possible, too."""
         return np.asarray(np.count_nonzero(self.odds[:, self.base.support], axis=1))
 
     # -- all components at once ----------------------------------------------------------------------------------------------
 
-    @cached_property
+    @of_components
     def _state(self) -> _State:
         if self._kept:
             N, log_z, errors = (self._kept[name] for name in KEPT[:3])
@@ -158,12 +182,12 @@ class TiedMixture(SharedTies):
         errors = np.where(self.weights > 0, self._state.errors, 0.0)[components]
         say_precision(factor * float(errors.max(initial=0.0)), FREE, stacklevel=4)
 
-    @cached_property
+    @of_components
     def core(self) -> FloatArray:
         """W in the coordinates of the base, whose rows are x_i / √2."""
         return 2 * self.base.coordinates.B
 
-    @cached_property
+    @of_components
     def all_rows(self) -> FloatArray:
         """The rows q of the support."""
         return np.concatenate([q for _, q in self.base.q_blocks()])
@@ -220,19 +244,16 @@ class TiedMixture(SharedTies):
             p = odds / (1 + odds)
             yield Q, p, p, p / (1 + odds)
 
-    def _tilted(self, c: int, log_tilt: float, kept: dict[bytes, AnyArray]) -> Tilted:
-        if log_tilt:
-            return self.tilted(log_tilt, [c])._tilted(0, 0.0, kept)._replace(log_tilt=log_tilt)
-        self.check_precision([c], factor=10.0)
-        law = SizeLaw.prepare(self._state.N[c], partial(self._coins, c), int(self.largest[c]))
-        return Tilted(law, 0.0, float(self._state.log_z[c]))
-
-    def _total_laws(self, ids: IntArray, steps: FloatArray, active: IntArray) -> Iterator[Total]:
+    def _parts(self, ids: IntArray) -> Parts:
         rest = self._given(ids) if len(ids) else self
-        own = steps[rest.base.support]
-        for c in active.tolist():
-            coins = partial(rest._coins, c)
-            yield SizeLaw.prepare(rest._state.N[c], partial(_stepped, coins, own), int(own.sum())), rest.base.support
+
+        def at(c: int, log_tilt: float) -> Part:
+            own, at = (rest.tilted(log_tilt, [c]), 0) if log_tilt else (rest, c)
+            state, most = own._state, int(own.largest[at])
+            error, log_weight = (float(values[at]) for values in (state.errors, state.log_z))
+            return Part(state.N[at], partial(own._coins, at), own.base.support, most, log_tilt, log_weight, error)
+
+        return Parts(at, rest.tilts)
 
     def _coins(self, c: int) -> Iterator[Coins]:
         """Yield p_c and (p_c (1 − p_c))^½ q of some rows of the support: N_c is the M of a component in these coordinates."""
@@ -262,21 +283,10 @@ class TiedMixture(SharedTies):
         rest = TiedMixture(self.odds, self.base.condition(ids), np.exp(log_weights - log_sum(log_weights)))
         return within + rest._log_sizes(size - len(ids))
 
-    def _sized_inclusions(self, ids: IntArray, left: int, active: IntArray, shares: FloatArray) -> FloatArray:
-        out = np.zeros(self.n_items)
-        if not left:
-            return out
-        rest = self._given(ids) if len(ids) else self
-        odds = self.odds[active] * np.exp(rest.tilts(left)[active])[:, None]
-        tilted = TiedMixture(odds, rest.base, shares / shares.sum())
-        for i, (c, share) in enumerate(zip(active.tolist(), shares)):
-            chances = tilted._tilted_to(i, left).law.inclusions(left)
-            if abs(chances.sum() - left) > MAX_LOSS * left:  # rounding matters: with more care
-                chances = rest._plain_components[c].inclusion_probabilities(left)[rest.base.support]
-            out[rest.base.support] += share * chances
-        return out
+    def _careful_inclusions(self, c: int, ids: IntArray, size: int) -> FloatArray:
+        return self._plain_components[c].inclusion_probabilities(size, ids)
 
-    @cached_property
+    @of_components
     def _forms(self) -> FloatArray:
         """x_aᵀ N_c x_a, shape (C, items of the support). O(C n r²), once."""
         return self._quadratic_forms(self._state.N)
@@ -291,13 +301,13 @@ class TiedMixture(SharedTies):
         symmetric = (matrices + matrices.swapaxes(1, 2))[:, first, second] / np.where(first == second, 2.0, 1.0)
         return np.concatenate([symmetric @ pairs.T for _, pairs in self._pairs()], axis=1)
 
-    @cached_property
+    @of_components
     def pull(self) -> FloatArray | None:
         """The inverse Z of the skew part of W⁻¹, up to sign: see :mod:`ndpp.laws.begun`. None if there is none."""
         solved = self._skew_part_solved
         return None if solved is None else self.core @ solved
 
-    @cached_property
+    @of_components
     def _skew_part_solved(self) -> FloatArray | None:
         """K⁻¹ Wᵀ, where K is the skew part of W: −I if W is skew. None if K is singular and W is not skew."""
         W, K = self.core, (self.core - self.core.T) / 2
@@ -305,7 +315,7 @@ class TiedMixture(SharedTies):
         is_solved = np.abs(K @ solved - W.T).max(initial=0.0) <= 1e-9 * np.abs(W).max(initial=0.0)
         return solved if is_solved else None
 
-    @cached_property
+    @of_components
     def gaps(self) -> FloatArray:
         """x_aᵀ Zᵀ (A_c + T) Z x_a − x_aᵀ N_c x_a ≥ 0, T the symmetric part of W⁻¹; 0 without Z."""
         Z, solved, W = self.pull, self._skew_part_solved, self.core
@@ -316,13 +326,13 @@ class TiedMixture(SharedTies):
 
     # -- mixtures again ------------------------------------------------------------------------------------------------------
 
-    def _chosen(self, which: IntArray, weights: FloatArray, names: Sequence[str] | None) -> TiedMixture:
-        return TiedMixture(self.odds[which], self.base, weights, names=names)
+    def _chosen(self, which: IntArray) -> TiedMixture:
+        return TiedMixture(self.odds[which], self.base, np.full(len(which), 1 / len(which)))
 
     def _given(self, ids: IntArray) -> TiedMixture:
-        return TiedMixture(self.odds, self.base.condition(ids), self.weights, names=self.names)._gated(self)
+        return self._made(base=self.base.condition(ids), frame=self.frame, known={}, kept={}, log_normalizers=None)
 
-    def _each_tilted(self, ids: IntArray, factors: FloatArray | None) -> TiedMixture:
+    def _tilt(self, ids: IntArray, factors: FloatArray | None) -> TiedMixture:
         """Return the odds times the factors, and the ties of the items that are left."""
         base, odds = self.base if len(ids) == self.n_items else self.base._tilt(ids, None), self.odds
         if factors is not None:
@@ -335,25 +345,25 @@ class TiedMixture(SharedTies):
         """Return the mixture with new items without ties, given by their odds (C, m)."""
         base = self.base._with_rows(np.zeros((odds.shape[1], self.base.X.shape[1])), np.ones(odds.shape[1]))
         made = TiedMixture(np.hstack([self.odds, odds]), base, self.weights, names=self.names)
-        made.known = None if self.known is None else frozen(self.known + np.log1p(odds).sum(axis=1))
+        if self.known is not None:
+            made = made._with_normalizers(self.known + np.log1p(odds).sum(axis=1))
         return self._beside(made, odds)
 
     def _only_items(self, keep: IntArray) -> TiedMixture:
         return TiedMixture(self.odds[:, keep], self.base._only_items(keep), self.weights, names=self.names)
 
-    def _named(self, catalogue: Catalogue) -> TiedMixture:
-        made: TiedMixture = Changes._named(self, catalogue)
-        made.base = self.base._named(catalogue)
-        return made
-
     def _as_ready(self, made: TiedMixture) -> TiedMixture:
         made = super()._as_ready(made)
-        made.known = None if self.known is None else frozen(made.log_normalizers())
-        return made
+        return made if self.known is None else made._with_normalizers(made.log_normalizers())
 
-
-def _stepped(coins: Callable[[], Iterator[Coins]], steps: FloatArray) -> Iterator[Stepped]:
-    return stepped(coins(), steps)
+    def _with_normalizers(self, log_normalizers: FloatArray) -> TiedMixture:
+        return self._made(
+            base=self.base,
+            frame=self.frame,
+            known=self._known,
+            kept=self._kept,
+            log_normalizers=frozen(log_normalizers),
+        )
 
 
 def _products(q: FloatArray) -> FloatArray:

@@ -1,102 +1,163 @@
-"""Exact probabilities under one limit whose values are whole multiples of a step: counts of items, prices in cents.
+"""Exact probabilities under limits whose values are whole multiples of a step: counts of items, prices in cents.
 
 Then c(S) is a whole number of steps, and its distribution is found on a circle as that of the size is (:mod:`ndpp.linalg.sizes`), with z to
-the power of the steps of an item in place of z.
+the power of the steps of an item in place of z. Several limits, and a size, are the digits of one number: if c_1(S) is below b, then
+c_1(S) + b c_2(S) says both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ndpp._types import FloatArray, IntArray
+from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp.laws.limits import Limits
-from ndpp.linalg.sizes import SizeLaw, Stepped
+from ndpp.linalg.sizes import SizeLaw
+
+if TYPE_CHECKING:
+    from ndpp.laws.law import Law
 
 DECIMALS = (0, 1, 2)
 """Places after the point of values that have a step."""
 MOST_WORK = 1e10
 """Operations for which probabilities are still computed exactly: some seconds."""
-ROUNDING = 1e-8
+MOST_TOTALS = 10**5
+"""Number of different totals of several limits up to which they are computed together."""
+LOST_IN_ROUNDING = 1e-8
 """Smaller probabilities are lost in those of other totals, or leave too few digits to condition on."""
-NEGLIGIBLE = 1e-12
+NEGLIGIBLE_SHARE = 1e-12
 """Components with a smaller share are left out."""
 
 
 class Steps(NamedTuple):
-    """The steps of all items, and the first and the last number of them that keeps the limit."""
+    """The steps of all items in one limit, and the first and the last number of them that keeps it."""
 
     steps: FloatArray
     first: int
     last: float
 
     @classmethod
-    def of(cls, limits: Limits) -> Steps | None:
-        """Return the steps of one limit; None if its values have none."""
+    def each_of(cls, limits: Limits) -> list[Steps] | None:
+        """Return the steps of all limits; None if the values of one have none."""
+        found = [cls._of(*one) for one in zip(limits.values, limits.low, limits.high)]
+        return None if None in found else [one for one in found if one is not None]
+
+    @classmethod
+    def _of(cls, values: FloatArray, low: float, high: float) -> Steps | None:
         for decimals in DECIMALS:
-            scaled = limits.values[0] * 10**decimals
+            scaled = values * 10**decimals
             whole = np.round(scaled)
             if (np.abs(scaled - whole) <= 1e-9 * np.maximum(whole, 1.0)).all():
                 unit = max(1, int(np.gcd.reduce(whole.astype(np.int64))))
-                low, high = (float(bound[0]) * 10**decimals / unit for bound in (limits.low, limits.high))
-                return cls(whole / unit, max(0, int(np.ceil(low))) if low > -np.inf else 0, np.floor(high))
+                first, last = (bound * 10**decimals / unit for bound in (low, high))
+                return cls(whole / unit, max(0, int(np.ceil(first))) if first > -np.inf else 0, np.floor(last))
         return None
+
+    @property
+    def most(self) -> int:
+        """The steps of all items together."""
+        return int(self.steps.sum())
+
+
+class Digits(NamedTuple):
+    """Several limits as one: the steps of all items, and the number of different totals of each limit."""
+
+    limits: list[Steps]
+    steps: FloatArray
+    bases: list[int]
+
+    @classmethod
+    def of(cls, limits: list[Steps]) -> Digits | None:
+        """Write the totals of limits as the digits of one number; None if there are too many of them."""
+        bases = [one.most + 1 for one in limits]
+        if len(limits) > 1 and float(np.prod(bases, dtype=np.float64)) > MOST_TOTALS:
+            return None
+        units = np.cumprod([1, *bases[:-1]])
+        return cls(limits, np.sum([unit * one.steps for unit, one in zip(units, limits)], axis=0), bases)
+
+    def runs(self, low: int, high: int) -> IntArray:
+        """Return the first and the last of each run of totals from low to high that keep all limits, shape (runs, 2)."""
+        if len(self.limits) == 1:
+            first, last = max(low, self.limits[0].first), int(min(high, self.limits[0].last))
+            return np.array([[first, last]] if first <= last else [], np.int64).reshape(-1, 2)
+        kept = self._keep(np.arange(low, high + 1))
+        ends = np.flatnonzero(np.diff(np.concatenate([[False], kept, [False]])))
+        return low + ends.reshape(-1, 2) - [0, 1]
+
+    def _keep(self, totals: IntArray) -> BoolArray:
+        kept = np.ones(len(totals), bool)
+        for one, base in zip(self.limits, self.bases):
+            digit, totals = totals % base, totals // base
+            kept &= (one.first <= digit) & (digit <= one.last)
+        return kept
+
+    @property
+    def keeps_empty(self) -> bool:
+        """Whether no further item keeps all limits."""
+        return all(one.first <= 0 <= one.last for one in self.limits)
 
 
 Total: TypeAlias = tuple[SizeLaw, IntArray]
-"""The distribution of c(S) in a component, and the items of its groups."""
+"""The distribution of the total of a component, and the items of its groups."""
 
 
 class Totals(NamedTuple):
-    """P_c(limit | given) of the components, and what their distributions come from, those left out excepted.
+    """P_c(limits | given, size) of the components, and what their distributions come from, those left out excepted.
 
-    ``raised`` is by how much the empty set, if it is left out, raises the probabilities of items given the limit.
+    ``runs`` are the totals that keep the limits. ``raised`` is by how much the empty set, if it is left out, raises the probabilities of
+    items given the limits.
     """
 
     chances: FloatArray
     laws: dict[int, Total]
-    range: Steps
+    runs: dict[int, IntArray]
     raised: FloatArray
 
     @classmethod
-    def of(cls, law: Any, limits: Limits, ids: IntArray, posterior: FloatArray) -> Totals | None:
-        """Return those of a law for one limit on items beside the given ones; None if it has no steps, or too many."""
-        wanted = Steps.of(limits) if len(limits) == 1 else None
-        if wanted is None:
+    def of(cls, law: Law, limits: Limits, ids: IntArray, size: int | None, posterior: FloatArray) -> Totals | None:
+        """Return those of a law for limits on sets that contain items and have a size; None if these have no steps, or too many.
+
+        ``posterior`` is P(c | given, size).
+        """
+        left = limits.beside(ids)
+        found = Steps.each_of(left)
+        if found is not None and size is not None:
+            others = np.ones(law.n_items)
+            others[ids] = 0.0
+            found.append(Steps(others, size - len(ids), size - len(ids)))
+        digits = None if found is None else Digits.of(found)
+        parts = None if digits is None else law._parts(ids)
+        if digits is None or parts is None:
             return None
-        active, moving = np.flatnonzero(posterior > NEGLIGIBLE), np.count_nonzero(wanted.steps)
-        chances, laws, work = np.zeros(len(posterior)), dict[int, Total](), 0.0
-        for c, (found, items) in zip(active.tolist(), law._total_laws(ids, wanted.steps, active)):
-            low, count = found.window()
-            rank = len(found.marginal)
+        active, moving = np.flatnonzero(posterior > NEGLIGIBLE_SHARE), np.count_nonzero(digits.steps)
+        chances, laws, runs, work = np.zeros(len(posterior)), dict[int, Total](), dict[int, IntArray](), 0.0
+        for c in active.tolist():
+            part = parts.at(c, 0.0)
+            total = part.totals(digits.steps)
+            low, count = total.window()
+            rank = len(total.marginal)
             work += count / 2 * (moving + rank) * rank**2
             if work * (len(active) if c == active[0] else 1) > MOST_WORK:
                 return None
-            first, last = max(low, wanted.first), int(min(low + count - 1, found.most, wanted.last))
-            if first <= last:
-                chances[c] = min(1.0, float(found.distribution()[first : last + 1].sum()))
-            laws[c] = found, items
+            runs[c] = digits.runs(low, min(low + count - 1, total.most))
+            distribution = total.distribution()
+            chances[c] = min(1.0, sum(float(distribution[first : last + 1].sum()) for first, last in runs[c].tolist()))
+            laws[c] = total, part.items
         raised = np.ones(len(chances))
-        if law.nonempty and not len(ids):
-            empty = np.exp(-law.log_normalizers()) if wanted.first <= 0 <= wanted.last else 0.0
-            some = np.maximum(chances - empty, ROUNDING**2)  # all that is left may be rounding
+        if size is not None:  # what was found is P_c(limits, size | given)
+            with np.errstate(divide="ignore"):
+                of_size = np.exp(law._log_masses(ids, size) - law._log_masses(ids, None))
+            chances = np.divide(chances, of_size, out=np.zeros_like(chances), where=of_size > 0).clip(0.0, 1.0)
+        elif law.nonempty and not len(ids):
+            empty = np.exp(-law.log_normalizers()) if digits.keeps_empty else np.zeros(len(chances))
+            some = np.maximum(chances - empty, LOST_IN_ROUNDING**2)  # all that is left may be rounding
             raised, chances = chances / some, np.where(chances > 0, some / law.kept, 0.0)
-        return cls(chances, laws, wanted, raised)
+        return cls(chances, laws, runs, raised)
 
     def inclusions(self, c: int, n_items: int) -> FloatArray:
-        """Return P_c(a ∈ S | limit, given) of all items."""
+        """Return P_c(a ∈ S | limits, given) of all items."""
         (law, items), out = self.laws[c], np.zeros(n_items)
-        low, count = law.window()
-        last = int(min(low + count - 1, law.most, self.range.last))
-        out[items] = self.raised[c] * law.inclusions(max(low, self.range.first), last)
+        if len(self.runs[c]):
+            out[items] = self.raised[c] * law.inclusions_within(self.runs[c])
         return out
-
-
-def stepped(blocks: Iterable[Any], steps: FloatArray) -> Iterator[Stepped]:
-    """Yield groups of one item each with the steps of these items."""
-    at = 0
-    for groups in blocks:
-        yield Stepped(groups, steps[at : at + len(groups.rows)])
-        at += len(groups.rows)

@@ -14,7 +14,7 @@ log e_k comes from the kernel ρL, with ρ chosen so that k items are expected: 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -23,9 +23,10 @@ from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Items
 from ndpp._validation import check_items
 from ndpp.baskets import Baskets
 from ndpp.laws.batched import Form, log_dets
+from ndpp.laws.frame import of_components
+from ndpp.laws.part import NOTHING_LEFT, Part, Parts
 from ndpp.laws.precision import FREE, MARGIN, WARN_ERROR, never_together, say_precision
 from ndpp.laws.support import ItemRows
-from ndpp.laws.totals import Total, stepped
 from ndpp.linalg.coordinates import coordinates
 from ndpp.linalg.scaling import EPS, entry_magnitudes, quadratic_forms
 from ndpp.linalg.schur import condition_inner_with_background, judged_minor
@@ -38,8 +39,8 @@ from ndpp.linalg.size_law import (
     rounding_error,
     tilted_law,
 )
-from ndpp.linalg.sizes import Coins, SizeLaw, Tilted, tilted_to
-from ndpp.linalg.tilts import tilt_of_coins
+from ndpp.linalg.sizes import Coins, Tilted
+from ndpp.linalg.tilts import solve_tilt, tilt_of_coins
 
 
 class WeighedSets(ItemRows):
@@ -107,13 +108,13 @@ class WeighedSets(ItemRows):
 
     # -- many sets -----------------------------------------------------------------------------------------------------------
 
-    @cached_property
+    @of_components
     def form(self) -> Form:
         """L, prepared for minors and scores of many baskets."""
         odds = self.odds
         return Form(self, self.coordinates.B, self.coordinates.scale, odds / (1 + odds), 1 + odds)
 
-    @cached_property
+    @of_components
     def marginal_form(self) -> Form:
         """K = L(I + L)⁻¹, prepared in the same way."""
         R, scale = resolvent(self.coordinates, np.ones(1))[0][0], np.minimum(self.coordinates.scale, 1.0)
@@ -128,11 +129,11 @@ class WeighedSets(ItemRows):
 
     # -- all sets that contain some items ------------------------------------------------------------------------------------
 
-    @cached_property
+    @of_components
     def _law(self) -> TiltedLaw:
         return tilted_law(self.coordinates, 1.0)
 
-    @cached_property
+    @of_components
     def _free_error(self) -> float:
         return rounding_error(self.coordinates, 1.0)
 
@@ -152,7 +153,7 @@ class WeighedSets(ItemRows):
         say_precision(factor * error, FREE, stacklevel=4)
         return law
 
-    @cached_property
+    @of_components
     def _log_alone(self) -> float:
         """Log of the weight of all sets R."""
         return float(np.log1p(self.odds).sum())
@@ -201,8 +202,7 @@ class WeighedSets(ItemRows):
         if rest is not self:
             return rest._mean_inclusions(tied, size, active, shares)
         if size is not None and self.background is not None:
-            out[self.support] = self.tilted_for(size, tied).law.inclusions(size - len(tied))
-            return out
+            return super()._mean_inclusions(tied, size, active, shares)
         M = self._marginal(tied) if size is None else inclusion_matrix(self.coordinates, size, self._q(tied))[0]
         if self.coordinates.eigenvalues is not None and not len(tied):
             M = M.diagonal()
@@ -259,18 +259,35 @@ class WeighedSets(ItemRows):
 
     # -- sets of one size ----------------------------------------------------------------------------------------------------
 
-    @property
-    def _sizes(self) -> FloatArray:
-        if self.background is None:
-            return self.free_law().law[None]
-        return self._size_law().distribution()[None]
+    def _parts(self, ids: IntArray) -> Parts:
+        rest, tied = self.given_alone(ids)
 
-    def _joint_sizes(self, ids: IntArray) -> FloatArray:
-        possible = self.can_occur(ids)
-        low, found = self._size_law().joint(self.rows_of(ids[possible]))
-        out = np.zeros((len(ids), low + found.shape[1]))
-        out[possible, low:] = found
-        return out
+        def at(c: int, log_tilt: float) -> Part:
+            if rest is None:
+                return NOTHING_LEFT
+            kernel = rest.scaled(log_tilt) if log_tilt else rest
+            law, error, known = kernel._law, kernel._free_error, None
+            if len(tied):
+                law, error = (of(kernel.coordinates, 1.0, kernel._q(tied)) for of in (tilted_law, rounding_error))
+            elif kernel.background is None:
+                known = law.law
+            if law.log_weight == -np.inf:
+                raise never_together(len(ids))
+            most, log_weight = int(kernel.largest[0]), kernel._log_alone + law.log_weight
+            return Part(law.marginal, kernel._coins, kernel.support, most, log_tilt, log_weight, error, known)
+
+        return Parts(at, lambda size: np.array([0.0 if rest is None else rest._tilt_for(size)]), 3.0)
+
+    def scaled(self, log_tilt: float) -> Self:
+        """Return the kernel ρL."""
+        rho = float(np.exp(log_tilt))
+        return self._with(rho * np.asarray(self.W, np.float64), self.support, rho * self._magnitudes, factors=rho)
+
+    def _tilt_for(self, size: int) -> float:
+        """Guess log ρ for a size: as if all directions of T were items of their own."""
+        log_odds = np.log(np.concatenate([self.odds[self.odds > 0], self.coordinates.scale**2]))
+        wanted = min(max(size - 0.3, 0.3), len(log_odds) - 0.3)  # the smallest tilt that serves: rounding grows with it
+        return tilt_of_coins(log_odds, wanted)
 
     def _log_elementary(self, size: int, tied: IntArray) -> tuple[float, float]:
         """Return log Σ det L_S over the sets of ``size`` items that contain ``tied``, items with δ = 0, and its relative error."""
@@ -295,18 +312,6 @@ class WeighedSets(ItemRows):
         value = float(np.log(chance)) + tilted.log_weight - size * tilted.log_tilt
         return value, rounding_error(tilted.kernel.coordinates, 1.0, tilted.kernel._q(tied)) / chance
 
-    def _size_law(self, tied: Items = ()) -> SizeLaw:
-        return SizeLaw.prepare(self._marginal(tied), self._coins, int(self.largest[0]))
-
-    def _total_laws(self, ids: IntArray, steps: FloatArray, active: IntArray) -> Iterator[Total]:
-        rest, tied = self.given_alone(ids)
-        if rest is None:  # nothing is left
-            yield SizeLaw.prepare(np.empty((0, 0)), tuple, 0), ids[:0]
-            return
-        own = steps[rest.support]
-        law = SizeLaw.prepare(rest._marginal(tied), lambda: stepped(rest._coins(), own), int(own.sum()))
-        yield law, rest.support
-
     def _coins(self) -> Iterator[Coins]:
         """Yield p and (1 − p)^½ q of some rows of the support."""
         p = self.odds / (1 + self.odds)
@@ -315,13 +320,13 @@ class WeighedSets(ItemRows):
     def tilted_for(self, size: int, tied: Items) -> Tilted:
         """Return ρL with about ``size`` items expected, given that ``tied`` are in: sets of one size have the same distribution."""
 
-        def at(log_tilt: float) -> Tilted:
-            rho = float(np.exp(log_tilt))
-            kernel = self._with(rho * np.asarray(self.W, np.float64), self.support, rho * self._magnitudes, factors=rho)
-            log_weight = kernel._log_alone + tilted_law(kernel.coordinates, 1.0, kernel._q(tied)).log_weight
-            return Tilted(kernel._size_law(tied), log_tilt, log_weight, kernel)
+        found: list[Any] = []
 
-        # To begin with, all directions of T count as items of their own.
-        log_odds = np.log(np.concatenate([self.odds[self.odds > 0], self.coordinates.scale**2]))
-        wanted = min(max(size - 0.3, 0.3), len(log_odds) - 0.3)  # the smallest tilt that serves: rounding grows with it
-        return tilted_to(size - len(tied), at, tilt_of_coins(log_odds, wanted))
+        def moments(log_tilt: float) -> tuple[float, float]:
+            kernel = self.scaled(log_tilt)
+            part = kernel._parts(np.asarray(tied, np.int64)).at(0, 0.0)
+            found[:] = [Tilted(part.sizes, log_tilt, part.log_weight, kernel)]
+            return found[0].law.mean_and_variance()
+
+        solve_tilt(moments, size - len(tied), self._tilt_for(size), deviations=0.3, max_step=3.0)
+        return found[0]

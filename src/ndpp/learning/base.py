@@ -207,7 +207,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
 
     def _keep(self, trained: Trainer[P]) -> None:
         law: Any = trained.objective.law(trained.best, self.labels_)
-        self.law_ = law._leaving_out(law.weights) if trained.objective.nonempty else law
+        self.law_ = law.framed(law.frame._replace(nonempty=trained.objective.nonempty))
         self.history_, self.n_iter_, self.validation_score_ = trained.history, len(trained.history), trained.best_value
 
     def score_samples(self, X: Any) -> FloatArray:

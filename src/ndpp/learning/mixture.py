@@ -279,7 +279,8 @@ class MixtureNDPP(BasketModel[Shape, Components]):
         assert isinstance(trained.objective, MixtureObjective)
         self.penalties_ = tuple(trained.objective.penalties)
         if self.item_features is not None:
-            self.law_.features = trained.objective.feature_map(trained.best, scale_of(self._features()))
+            features = trained.objective.feature_map(trained.best, scale_of(self._features()))
+            self.law_ = self.law_.with_features(features)
         if self.ended_ != "interrupted":
             self.law_ = self.law_.normalized()
 

@@ -54,8 +54,6 @@ STRUCTURE = 0.25
 """Orders of which the law knows less than this share of what it knows of its own samples are taken for those of another shop."""
 SAMPLED, KEPT = 16, 5000
 """One order in so many is remembered, and most that are."""
-CARRIED = ("names", "gate", "features")
-"""What belongs to the components of a mixture and is not trained here."""
 CHANGED = 10
 """Items that a report names as the most changed."""
 
@@ -253,7 +251,8 @@ def update(
     )  # fmt: skip
     relearned = None
     if trained.gate is not None and max_epochs:
-        trained.gate, relearned = relearn_context(trained, *parts)
+        gate, relearned = relearn_context(trained, *parts)
+        trained = trained.framed(trained.frame._replace(gate=gate))
     values = [one.log_probs(parts[1], context=context_of(parts[1])) for one in (start, trained)]
     gain = values[1] - values[0]
     counts = fade * memory.orders + len(tonight), memory.updates + 1
@@ -342,10 +341,8 @@ def _trained(
                 bar.advance()
             bar.tell(f"epoch {epoch + 1} of {epochs}, loss {float(torch.stack(losses).mean()):.3f}")
     made: Any = goal.law(goal.finish(trainer.mean), law.labels)
-    made = made._leaving_out(made.weights) if goal.nonempty else made
     made = made.normalized()
-    vars(made).update({name: value for name, value in vars(law).items() if name in CARRIED})
-    return made
+    return made.framed(law.frame._replace(weights=made.weights, nonempty=goal.nonempty))
 
 
 def pull_of(anchor: Objective[P], n: int) -> Callable[[IntArray], P]:

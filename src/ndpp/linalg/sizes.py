@@ -44,6 +44,8 @@ THETAS, MAX_THETA = np.array([0.5, 0.65, 0.8, 1.0]), 1.5
 """log z of the Chernoff bound, relative to the best one for a normal distribution; and the largest, where the series still converge."""
 LOG_RADIUS = 1e-3
 """Off the unit circle, on which f(z) may have a root."""
+WIDE = 4000
+"""For more sizes, the circle is nearer to the unit circle: |z|^sizes stays below e⁴."""
 STEP = 1e-3
 """Step of log z for the derivatives of log E z^|S|."""
 ROUNDED = 64 * EPS
@@ -262,23 +264,31 @@ class SizeLaw(NamedTuple):
     def distribution(self) -> FloatArray:
         """Return P(|S| = k) for k = 0..most."""
         low, count = self.window()
-        z, out = nodes(float(np.exp(LOG_RADIUS)), count), np.zeros(self.most + 1)
+        z, out = circle(count), np.zeros(self.most + 1)
         sizes = np.arange(low, min(low + count, len(out)))
         chances = (np.exp(self.log_mean(z)) @ z[:, None] ** -sizes.astype(float)).real * 2 / count
         out[sizes] = chances.clip(0.0)
         return out
 
-    def inclusions(self, size: int, up_to: int | None = None) -> FloatArray:
-        """Return P(i ∈ S | |S| = size) of all items, or of sizes from ``size`` up to another.
+    def inclusions(self, size: int) -> FloatArray:
+        """Return P(i ∈ S | |S| = size) of all items."""
+        return self.inclusions_within(np.array([[size, size]]))
 
-        It is Σ_z w P_z(i ∈ S) with the weights E z^|S| / z^size of the points z, in units of their sum.
+    def inclusions_within(self, runs: IntArray) -> FloatArray:
+        """Return P(i ∈ S | |S| is one of some sizes) of all items; ``runs`` (m, 2) are the first and the last of sizes in a row.
+
+        It is Σ_z w P_z(i ∈ S) with the weights E z^|S| Σ_k z^−k of the points z, in units of their sum.
         """
-        z = nodes(float(np.exp(LOG_RADIUS)), self.window()[1])
+        z = circle(self.window()[1])
         logs, system = self._factors(z)
-        log_weights = logs + sum(NUMPY.log_det(system)) - size * np.log(z)
+        start = int(runs[0, 0])
+        log_weights = logs + sum(NUMPY.log_det(system)) - start * np.log(z)
         weights = np.exp(log_weights - log_weights.real.max())
-        if up_to is not None:
-            weights *= (1 - z ** (size - up_to - 1)) / (1 - 1 / z)  # Σ z^−k
+        if len(runs) > 1 or runs[0, 1] > start:  # Σ z^−k of each run
+            first, last = (runs - start).T
+            weights *= sum(
+                (z ** float(-a) - z ** float(-b - 1)) / (1 - 1 / z) for a, b in zip(first.tolist(), last.tolist())
+            )
         weights /= weights.real.sum()
         inner = self._inner(system)
         return np.concatenate([groups.inclusions(z, weights, inner) for groups in self.blocks()])
@@ -294,7 +304,7 @@ class SizeLaw(NamedTuple):
         single precision suffices for the rest.
         """
         low, count = self.window(JOINT_ERROR)
-        z = nodes(float(np.exp(LOG_RADIUS)), count)
+        z = circle(count)
         logs, system = self._factors(z)
         means = np.exp(logs + sum(NUMPY.log_det(system)))
         large = np.abs(means) > 0.1 * JOINT_ERROR
@@ -343,6 +353,11 @@ def tilted_to(size: int, at: Callable[[float], Tilted], start: float = 0.0, *, m
     solve_tilt(moments, size, start, deviations=0.3, max_step=max_step)
     assert found is not None
     return found
+
+
+def circle(count: int) -> AnyArray:
+    """Return the points z for so many sizes; the more there are, the nearer to the unit circle, or z^size would cost digits."""
+    return nodes(float(np.exp(LOG_RADIUS * min(1.0, WIDE / count))), count)
 
 
 def complex_forms(rows: FloatArray, M: AnyArray) -> AnyArray:

@@ -411,12 +411,12 @@ class Begun:
     def expected(self, cdf: FloatArray) -> float:
         """Return the mean number of proposals per draw, from the chances of the wanted size in the likely components."""
         if self._expected is None and self.left is not None:
-            rest = self.store.mixture.condition(self.ids)
+            parts = self.store.mixture._parts(self.ids)
             shares = np.diff(cdf, prepend=0.0) / cdf[-1]
             likely = np.flatnonzero(shares > LIKELY).tolist()
             chance = 0.0
             for c in likely:
-                sizes = rest._tilted(c, float(self.rungs[c] * RUNG), {}).law.distribution()
+                sizes = parts.at(c, float(self.rungs[c] * RUNG)).size_distribution()
                 chance += shares[c] * sizes[self.left] / self.bounds[c]
             self._expected = float(1 / max(chance, np.finfo(float).tiny))
         return self._expected or 1.0

@@ -1,0 +1,329 @@
+"""Laws given items, a size or limits: P(S | J ⊆ S, |S| = k, limits), a law like any other.
+
+Unlike ``law.condition(J)``, which is the distribution of the other items, S includes the given ones. Component c keeps the sets that fulfil
+the conditions, and its weight becomes ∝ w_c P_c(J ⊆ S, |S| = k, limits).
+
+Limits on counts, and on values with a common step, are exact (:mod:`ndpp.laws.totals`). Where these take too long, sets are drawn instead,
+always the same ones, and a :class:`~ndpp.errors.PrecisionWarning` says how far answers may be off.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import product
+from typing import Any, Unpack
+
+import numpy as np
+
+from ndpp._types import FloatArray, IntArray, RngLike
+from ndpp._validation import check_items, frozen
+from ndpp.baskets import Baskets
+from ndpp.errors import ImpossibleLimitError, InvalidInputError, PrecisionWarning, ZeroProbabilityError
+from ndpp.laws.ask import NO_ITEMS, Ask, Conditions
+from ndpp.laws.changes import Alike
+from ndpp.laws.frame import Frame
+from ndpp.laws.header import ModelHeader
+from ndpp.laws.law import Law
+from ndpp.laws.limits import Estimate, Limits
+from ndpp.laws.precision import check_given
+from ndpp.laws.totals import LOST_IN_ROUNDING, Totals
+
+N_DRAWN = 1000
+"""Sets that are drawn where limits have no exact answer."""
+
+
+class Conditioned(Law):
+    """What ``law.under(ask)`` returns if items are given, or a size or limits asked for.
+
+    Attributes
+    ----------
+    whole : Law
+        The law without these conditions.
+    given : array
+        Items that all sets contain.
+    size : int, optional
+        The size of all sets.
+    limits : Limits
+        Limits that all sets keep.
+    """
+
+    def __init__(self, whole: Law, given: IntArray, size: int | None, limits: Limits) -> None:
+        self.whole, self.given, self.size, self.limits = whole, given, size, limits
+        self.catalogue, self._known = whole.catalogue, {}
+
+    def __repr__(self) -> str:
+        said = [f"{len(self.given)} given"] * bool(len(self.given)) + [f"size={self.size}"] * (self.size is not None)
+        return f"<{self.whole!r} with {', '.join([*said, *self.limits.texts]) or 'no conditions'}>"
+
+    # -- conditions on top of conditions ---------------------------------------------------------------------------------------
+
+    def ask(self, **conditions: Unpack[Conditions]) -> Ask:
+        """Return what is asked of the whole law: these conditions and those that hold already."""
+        ask = self.whole.ask(**conditions)
+        if ask.size is not None and self.size not in (None, ask.size):
+            raise ZeroProbabilityError(f"all sets have {self.size} items; sets of {ask.size} were asked for")
+        if len(gone := np.intersect1d(ask.excluded, self.given)):
+            if conditions.get("candidates") is None or len(
+                np.intersect1d(gone, check_items(conditions.get("exclude", ()), self))
+            ):
+                raise ZeroProbabilityError(f"item {gone[0]} is given, so it cannot be excluded")
+        size, given = self.size if ask.size is None else ask.size, np.union1d(self.given, ask.given)
+        if size is not None:
+            check_given(size, len(given))
+        excluded = np.setdiff1d(ask.excluded, self.given)
+        return ask._replace(given=given, size=size, limits=self.limits.joined(ask.limits), excluded=excluded)
+
+    def under(self, ask: Ask) -> Law:
+        """Return the whole law under what was asked of this one."""
+        return self.whole.under(ask)
+
+    def _again(self, whole: Law) -> Conditioned:
+        """Return another law under the same conditions."""
+        return Conditioned(whole, self.given, self.size, self.limits)
+
+    def framed(self, frame: Frame) -> Conditioned:
+        """Return the same conditions on the whole law with weights for which those of this law are as wanted."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            prior = np.where(frame.weights > 0, frame.weights * self.whole.weights / self.weights, 0.0)
+        return self._again(self.whole.framed(self.whole.frame.weighted(prior / prior.sum())._replace(gate=frame.gate)))
+
+    def _condition(self, ids: IntArray) -> Law:
+        given = np.union1d(self.given, ids)
+        rest = self.whole.condition(given)
+        if self.size is None and not len(self.limits):
+            return rest
+        size = None if self.size is None else check_given(self.size, len(given)) - len(given)
+        return Conditioned(rest, NO_ITEMS, size, self.limits.beside(given))
+
+    def _tilt(self, ids: IntArray, factors: FloatArray | None) -> Law:
+        if len(gone := np.setdiff1d(self.given, ids)):
+            raise ZeroProbabilityError(f"item {gone[0]} is given, so it cannot be excluded")
+        return self._again(self.whole._tilted_by(ids, factors))
+
+    def _tilted_by(self, ids: IntArray, factors: FloatArray | None) -> Law:
+        return self._tilt(ids, factors)
+
+    def without_empty(self) -> Any:
+        """Return the same law given that there is an item."""
+        return self if len(self.given) or self.size else self._again(self.whole.without_empty())
+
+    # -- weights -----------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def frame(self) -> Frame:  # type: ignore[override]
+        """P(c | conditions), and what else the whole law has."""
+        return self.whole.frame.weighted(self._weighed[0], nonempty=False)
+
+    @cached_property
+    def _masses(self) -> FloatArray:
+        """log of the weight of all sets with the given items and size in each component of the whole law."""
+        return self.whole._log_masses(self.given, self.size)
+
+    @cached_property
+    def _posterior(self) -> FloatArray:
+        """P(c | given, size), before limits; raises if there are no such sets."""
+        return self.whole.responsibilities(self.given, size=self.size)
+
+    @cached_property
+    def _totals(self) -> Totals | None:
+        """What limits have for an exact answer; None if they have none, or there are no limits."""
+        if not len(self.limits):
+            return None
+        return Totals.of(self.whole, self.limits, self.given, self.size, self._posterior)
+
+    @cached_property
+    def _weighed(self) -> tuple[FloatArray, FloatArray]:
+        """P(c | conditions), and log P_c(limits | given, size)."""
+        posterior = self._posterior
+        if not len(self.limits):
+            return posterior, np.zeros(len(posterior))
+        if self._is_exact:
+            chances = self._chances
+            total = float(posterior @ chances)
+        else:
+            drawn, total = self._drawn, float(self.chance.value)
+            shares = np.mean([self.whole.responsibilities(S, whole=True) for S in drawn], axis=0)
+            chances = np.divide(shares * total, posterior, out=np.zeros_like(shares), where=posterior > 0)
+        if not total > 0:
+            raise ImpossibleLimitError(
+                f"sets that keep these limits have probability zero: {'; '.join(self.limits.texts)}",
+                limits=self.limits.texts,
+            )
+        with np.errstate(divide="ignore"):
+            return posterior * chances / total, np.log(chances)
+
+    @property
+    def _chances(self) -> FloatArray:
+        assert self._totals is not None
+        return self._totals.chances
+
+    @cached_property
+    def _is_exact(self) -> bool:
+        """Whether limits have an exact answer that is not lost in rounding."""
+        if not len(self.limits):
+            return True
+        if self._totals is None:
+            return False
+        found = float(self._posterior @ self._totals.chances)
+        return found > LOST_IN_ROUNDING or found == 0.0
+
+    @cached_property
+    def chance(self) -> Estimate:
+        """P(limits | given, size)."""
+        try:
+            if self._is_exact:
+                return Estimate(float(self._posterior @ self._chances) if len(self.limits) else 1.0, 0.0, exact=True)
+            sampler = self.sampler()
+        except ImpossibleLimitError:
+            return Estimate(0.0, 0.0, exact=True)
+        mean, error = sampler.estimate()
+        whole = self.whole
+        total = float(np.logaddexp.reduce(whole._log_weights + self._masses)) - whole._log_unit
+        unit = float(np.exp(sampler.log_bound - total))
+        return Estimate(min(1.0, mean * unit), error * unit, exact=False)
+
+    @cached_property
+    def _drawn(self) -> Baskets:
+        """Sets that stand for all where limits have no exact answer."""
+        return self.sampler().sample(N_DRAWN, rng=0).baskets
+
+    def inclusion_estimates_of(self, n_samples: int, rng: RngLike) -> Estimate:
+        """Return P(a ∈ S) of every item, exactly if that can be, and otherwise from samples."""
+        if self._is_exact:
+            return Estimate(self.inclusion_probabilities(), np.zeros(self.n_items), exact=True)
+        drawn = self.sampler().sample(n_samples, rng=rng).baskets
+        value = np.bincount(drawn.indices, minlength=self.n_items) / n_samples
+        return Estimate(value, np.sqrt(value * (1 - value) / n_samples), exact=False)
+
+    # -- hooks of Law: probabilities, as nothing is left out -----------------------------------------------------------------------
+
+    @property
+    def _plain_components(self) -> Sequence[Law]:
+        return [self._again(part) for part in self.whole.components]
+
+    def log_normalizers(self) -> FloatArray:
+        """Return log 1/P_c(∅), infinite where the empty set is not possible."""
+        with np.errstate(divide="ignore"):
+            return -self._log_whole(self.one_basket(NO_ITEMS))[0]
+
+    @property
+    def largest(self) -> IntArray:
+        """Bounds of the sizes of all sets."""
+        return self.whole.largest if self.size is None else np.full(len(self.weights), self.size)
+
+    def _log_whole(self, baskets: Baskets) -> FloatArray:
+        found = self._relative(self.whole._log_whole(baskets))
+        kept = np.ones(len(baskets), bool)
+        if len(self.given):
+            kept &= np.asarray(baskets.to_csr()[:, self.given].sum(axis=1)).ravel() == len(self.given)
+        if self.size is not None:
+            kept &= baskets.sizes == self.size
+        elif self.whole.nonempty:
+            kept &= baskets.sizes > 0
+        if len(self.limits):
+            kept &= self.limits.kept_by(baskets)
+        found[~kept] = -np.inf
+        return found
+
+    def _relative(self, log_weights: FloatArray) -> FloatArray:
+        """Return log weights of the whole law relative to those of the sets of this one."""
+        mass = self._masses + self._weighed[1]
+        with np.errstate(invalid="ignore"):
+            return np.where(mass > -np.inf, log_weights - mass, -np.inf)
+
+    def _log_started(self, ids: IntArray, size: int | None) -> FloatArray:
+        wanted, given = self.size if size is None else size, np.union1d(self.given, ids)
+        if size is not None and self.size not in (None, size) or (wanted is not None and wanted < len(given)):
+            return np.full(len(self.weights), -np.inf)
+        if not len(ids) and wanted == self.size:
+            return np.zeros(len(self.weights))
+        log_masses = self.whole._log_masses(given, wanted)
+        if not len(self.limits) or log_masses.max() == -np.inf:
+            return self._relative(log_masses)
+        further = Conditioned(self.whole, given, wanted, self.limits)
+        try:
+            return self._relative(log_masses + further._weighed[1])
+        except ImpossibleLimitError:
+            return np.full(len(self.weights), -np.inf)
+
+    def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
+        if len(ids) or size is not None:
+            return self.under(self.ask(given=ids, size=size))._mean_inclusions(NO_ITEMS, None, active, shares)
+        if self._is_exact:
+            out = self._exact_inclusions(active, shares)
+        else:
+            found = np.bincount(self._drawn.indices, minlength=self.n_items) / N_DRAWN
+            warnings.warn(
+                f"probabilities under these limits are estimated from {N_DRAWN} samples, with standard errors up to "
+                f"{np.sqrt(found * (1 - found) / N_DRAWN).max():.2g}; inclusion_estimates() takes as many as you like",
+                PrecisionWarning,
+                stacklevel=4,
+            )
+            out = shares.sum() * found
+        out[self.given] = shares.sum()
+        return out
+
+    def _exact_inclusions(self, active: IntArray, shares: FloatArray) -> FloatArray:
+        if not len(self.limits):
+            return self.whole._mean_inclusions(self.given, self.size, active, shares)
+        assert self._totals is not None
+        out = np.zeros(self.n_items)
+        for c, share in zip(active.tolist(), shares):
+            if c in self._totals.laws:
+                out += share * self._totals.inclusions(c, self.n_items)
+        return out
+
+    @cached_property
+    def _sizes(self) -> FloatArray:  # type: ignore[override]
+        out = np.zeros((len(self.weights), int(self.largest.max()) + 1))
+        if self.size is not None:
+            out[:, self.size] = 1.0
+        elif self._is_exact:
+            with np.errstate(divide="ignore"):
+                logs = [self._log_started(NO_ITEMS, k) for k in range(len(self.given), out.shape[1])]
+            out[:, len(self.given) :] = np.exp(logs).T
+        else:
+            out[:] = np.bincount(self._drawn.sizes, minlength=out.shape[1])[: out.shape[1]] / N_DRAWN
+        return out
+
+    def _joint_sizes(self, ids: IntArray) -> FloatArray:
+        p, out = self.inclusion_probabilities(), np.zeros((len(ids), self.max_size + 1))
+        for row, item in zip(out, ids.tolist()):
+            if p[item] > 0:
+                found = self.size_distribution(given=[item])
+                row[: len(found)] = p[item] * found[: len(row)]
+        return out
+
+    def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
+        """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S), pair by pair."""
+        each, out = self.component_inclusions(), np.empty((len(first), len(second)))
+        for (i, a), (j, b) in product(enumerate(first.tolist()), enumerate(second.tolist())):
+            both = np.exp(self._log_started(np.unique([a, b]), None))
+            out[i, j] = self.weights @ (both - each[:, a] * each[:, b])
+        return out
+
+    # -- what a law under conditions cannot do ----------------------------------------------------------------------------------------
+
+    def _with_alike(self, alike: Sequence[Alike]) -> Law:
+        raise _not_here("items join a law, not one under conditions")
+
+    def _only_items(self, keep: IntArray) -> Law:
+        raise _not_here("items leave a law, not one under conditions")
+
+    @property
+    def format_version(self) -> int:
+        """Raise: it has no file."""
+        raise _not_here("a law under conditions has no file; save the law, and ask again")
+
+    def _arrays(self) -> dict[str, Any]:
+        raise _not_here("a law under conditions has no file; save the law, and ask again")
+
+    @classmethod
+    def _from_arrays(cls, arrays: dict[str, Any], header: ModelHeader) -> Law:
+        raise _not_here("a law under conditions has no file")
+
+
+def _not_here(problem: str) -> InvalidInputError:
+    return InvalidInputError(problem)
