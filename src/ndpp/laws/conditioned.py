@@ -12,16 +12,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import product
 from typing import Any, Unpack
 
 import numpy as np
 
 from ndpp._types import FloatArray, IntArray, RngLike
-from ndpp._validation import check_items, frozen
+from ndpp._validation import check_items
 from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleLimitError, InvalidInputError, PrecisionWarning, ZeroProbabilityError
 from ndpp.laws.ask import NO_ITEMS, Ask, Conditions
+from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.changes import Alike
 from ndpp.laws.frame import Frame
 from ndpp.laws.header import ModelHeader
@@ -61,19 +61,12 @@ class Conditioned(Law):
 
     def ask(self, **conditions: Unpack[Conditions]) -> Ask:
         """Return what is asked of the whole law: these conditions and those that hold already."""
-        ask = self.whole.ask(**conditions)
-        if ask.size is not None and self.size not in (None, ask.size):
-            raise ZeroProbabilityError(f"all sets have {self.size} items; sets of {ask.size} were asked for")
-        if len(gone := np.intersect1d(ask.excluded, self.given)):
-            if conditions.get("candidates") is None or len(
-                np.intersect1d(gone, check_items(conditions.get("exclude", ()), self))
-            ):
-                raise ZeroProbabilityError(f"item {gone[0]} is given, so it cannot be excluded")
-        size, given = self.size if ask.size is None else ask.size, np.union1d(self.given, ask.given)
-        if size is not None:
-            check_given(size, len(given))
-        excluded = np.setdiff1d(ask.excluded, self.given)
-        return ask._replace(given=given, size=size, limits=self.limits.joined(ask.limits), excluded=excluded)
+        size = conditions.get("size")
+        if size is not None and self.size not in (None, size):
+            raise ZeroProbabilityError(f"all sets have {self.size} items; sets of {size} were asked for")
+        given = np.union1d(self.given, check_items(conditions.get("given", ()), self, "given"))
+        ask = self.whole.ask(**{**conditions, "given": given, "size": self.size if size is None else size})
+        return ask._replace(limits=self.limits.joined(ask.limits))
 
     def under(self, ask: Ask) -> Law:
         """Return the whole law under what was asked of this one."""
@@ -88,6 +81,10 @@ class Conditioned(Law):
         with np.errstate(divide="ignore", invalid="ignore"):
             prior = np.where(frame.weights > 0, frame.weights * self.whole.weights / self.weights, 0.0)
         return self._again(self.whole.framed(self.whole.frame.weighted(prior / prior.sum())._replace(gate=frame.gate)))
+
+    def named(self, catalogue: Catalogue) -> Conditioned:
+        """Return the same conditions over a catalogue of as many items."""
+        return self._again(self.whole.named(catalogue))
 
     def _condition(self, ids: IntArray) -> Law:
         given = np.union1d(self.given, ids)
@@ -124,7 +121,7 @@ class Conditioned(Law):
     @cached_property
     def _posterior(self) -> FloatArray:
         """P(c | given, size), before limits; raises if there are no such sets."""
-        return self.whole.responsibilities(self.given, size=self.size)
+        return self.whole._posterior_of(self.given, self.size)
 
     @cached_property
     def _totals(self) -> Totals | None:
@@ -154,8 +151,18 @@ class Conditioned(Law):
         with np.errstate(divide="ignore"):
             return posterior * chances / total, np.log(chances)
 
+    @cached_property
+    def _apart(self) -> list[Conditioned]:
+        """The components under the same limits, if they are mixtures themselves."""
+        nested = len(self.whole.weights) > 1 and self.whole._parts(NO_ITEMS) is None
+        return [self._again(part) for part in self.whole.components] if nested else []
+
     @property
     def _chances(self) -> FloatArray:
+        """P_c(limits | given, size)."""
+        if self._apart:
+            probable = self._posterior > 0
+            return np.array([one.chance.value if may_be else 0.0 for one, may_be in zip(self._apart, probable)])
         assert self._totals is not None
         return self._totals.chances
 
@@ -164,6 +171,8 @@ class Conditioned(Law):
         """Whether limits have an exact answer that is not lost in rounding."""
         if not len(self.limits):
             return True
+        if self._apart:
+            return all(one.chance.exact for one, p in zip(self._apart, self._posterior) if p > 0)
         if self._totals is None:
             return False
         found = float(self._posterior @ self._totals.chances)
@@ -209,6 +218,11 @@ class Conditioned(Law):
             return -self._log_whole(self.one_basket(NO_ITEMS))[0]
 
     @property
+    def support(self) -> IntArray:
+        """Items that may occur."""
+        return self.whole.support
+
+    @property
     def largest(self) -> IntArray:
         """Bounds of the sizes of all sets."""
         return self.whole.largest if self.size is None else np.full(len(self.weights), self.size)
@@ -235,7 +249,7 @@ class Conditioned(Law):
 
     def _log_started(self, ids: IntArray, size: int | None) -> FloatArray:
         wanted, given = self.size if size is None else size, np.union1d(self.given, ids)
-        if size is not None and self.size not in (None, size) or (wanted is not None and wanted < len(given)):
+        if (size is not None and self.size not in (None, size)) or (wanted is not None and wanted < len(given)):
             return np.full(len(self.weights), -np.inf)
         if not len(ids) and wanted == self.size:
             return np.zeros(len(self.weights))
@@ -268,8 +282,12 @@ class Conditioned(Law):
     def _exact_inclusions(self, active: IntArray, shares: FloatArray) -> FloatArray:
         if not len(self.limits):
             return self.whole._mean_inclusions(self.given, self.size, active, shares)
-        assert self._totals is not None
         out = np.zeros(self.n_items)
+        if self._apart:
+            for c, share in zip(active.tolist(), shares):
+                out += share * self._apart[c].inclusion_probabilities()
+            return out
+        assert self._totals is not None
         for c, share in zip(active.tolist(), shares):
             if c in self._totals.laws:
                 out += share * self._totals.inclusions(c, self.n_items)
@@ -294,14 +312,6 @@ class Conditioned(Law):
             if p[item] > 0:
                 found = self.size_distribution(given=[item])
                 row[: len(found)] = p[item] * found[: len(row)]
-        return out
-
-    def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
-        """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S), pair by pair."""
-        each, out = self.component_inclusions(), np.empty((len(first), len(second)))
-        for (i, a), (j, b) in product(enumerate(first.tolist()), enumerate(second.tolist())):
-            both = np.exp(self._log_started(np.unique([a, b]), None))
-            out[i, j] = self.weights @ (both - each[:, a] * each[:, b])
         return out
 
     # -- what a law under conditions cannot do ----------------------------------------------------------------------------------------

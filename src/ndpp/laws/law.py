@@ -12,11 +12,10 @@ w_c / P_c(S ≠ ∅) in place of the weights (``_free_weights``, ``_log_weights`
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import count
+from itertools import count, product
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 import numpy as np
@@ -29,7 +28,6 @@ from ndpp.baskets import Baskets
 from ndpp.errors import (
     ImpossibleSizeError,
     InvalidInputError,
-    PrecisionWarning,
     UnknownLabelError,
     ZeroProbabilityError,
 )
@@ -127,29 +125,37 @@ class Law(Moments, Changes, ABC):
     def framed(self, frame: Frame) -> Self:
         """Return the same components in another frame."""
 
+    @abstractmethod
+    def named(self, catalogue: Catalogue) -> Self:
+        """Return the same law over a catalogue of as many items."""
+
     # -- hooks ---------------------------------------------------------------------------------------------------------------
 
     @property
-    @abstractmethod
     def _plain_components(self) -> Sequence[Any]:
         """The components, as distributions of their own that may be empty."""
+        return (self.with_empty(),)
 
-    @abstractmethod
     def log_normalizers(self) -> FloatArray:
         """Return log Z_c of each component: the log weight of all sets, relative to that of the empty one."""
+        return self._log_started(NO_ITEMS, None) - self._log_whole_of(NO_ITEMS)
 
     @property
-    @abstractmethod
     def largest(self) -> IntArray:
-        """The size of the largest set of each component."""
+        """The size of the largest set of each component, or a bound of it."""
+        return np.full(len(self.weights), self.n_items)
 
     def _parts(self, ids: IntArray) -> Parts | None:
         """Return the components given items as parts, from which sizes, totals and inclusions follow; None if they have none."""
         return None
 
-    @abstractmethod
     def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
-        """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) for two lists of items that can occur, a ≠ b."""
+        """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) for two lists of items that can occur, a ≠ b; if the empty set is left out, before that."""
+        each, out = self._component_inclusions(), np.empty((len(first), len(second)))
+        for (i, a), (j, b) in product(enumerate(first.tolist()), enumerate(second.tolist())):
+            both = np.exp(self._log_started(np.unique([a, b]), None) - self._log_unit)
+            out[i, j] = self._free_weights @ (both - each[:, a] * each[:, b])
+        return out
 
     def covariance_bounds(self, item: int, others: IntArray) -> tuple[FloatArray, FloatArray] | None:
         """Return lower and upper bounds of ``mean_covariances([item], others)`` if these take far less time, None if not."""
@@ -352,12 +358,12 @@ class Law(Moments, Changes, ABC):
             log_weights = law.gate.log_weights(log_weights, law.gate.rows(columns, len(baskets), unknown="skip"))
         return np.asarray(logsumexp(log_weights + law.component_log_probs(baskets), axis=1))
 
-    def component_log_probs(self, baskets: Baskets | Sequence[Items]) -> FloatArray:
+    def component_log_probs(self, baskets: Baskets | Sequence[Items], **conditions: Unpack[Conditions]) -> FloatArray:
         """Return log P_c(S) of many sets and all components, shape (len(baskets), C)."""
-        baskets = self._sets(baskets)
-        found = self._log_whole(baskets) - self._log_unit
-        if self.nonempty:
-            found -= np.log(self.kept)
+        law, baskets = self._under(**conditions), self._sets(baskets)
+        found = law._log_whole(baskets) - law._log_unit
+        if law.nonempty:
+            found -= np.log(law.kept)
             found[baskets.sizes == 0] = -np.inf
         return found
 
@@ -503,13 +509,23 @@ class Law(Moments, Changes, ABC):
             f"sets of size {size}{among} have probability zero{even}; choose another size, see size_distribution()"
         )
 
-    def responsibilities(self, items: Items, *, whole: bool = False, size: int | None = None) -> FloatArray:
+    def responsibilities(
+        self,
+        items: Items,
+        *,
+        whole: bool = False,
+        size: int | None = None,
+        **conditions: Unpack[Conditions],  # type: ignore[misc]
+    ) -> FloatArray:
         """Return the posterior of the components: P(c | items ⊆ S), or P(c | S = items) with ``whole``.
 
         ``size`` is the size of S, the items included, if it is known.
         """
-        ids = check_items(items, self)
-        if size is not None and not whole:
+        law = self._under(**conditions)
+        return law._posterior_of(check_items(items, law), None if whole else size, whole=whole)
+
+    def _posterior_of(self, ids: IntArray, size: int | None = None, *, whole: bool = False) -> FloatArray:
+        if size is not None:
             check_given(size, len(ids))
         log_posterior = self._log_weights + (self._log_whole_of(ids) if whole else self._log_masses(ids, size))
         total = -np.inf if whole and self._is_left_out(ids) else log_sum(log_posterior)

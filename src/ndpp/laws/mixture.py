@@ -8,7 +8,7 @@ a mixture is a mixture again. Probabilities are averages over the components, an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -206,9 +206,7 @@ class Mixture(Law):
 
         If the empty set is left out, Cov_c is that before, divided by P_c(S ≠ ∅).
         """
-        parts = (
-            w * kernel.mean_covariances(first, second) for w, kernel in zip(self._free_weights, self._plain_components)
-        )
+        parts = (w * _covariances(law, first, second) for w, law in zip(self._free_weights, self._plain_components))
         return np.asarray(sum(parts))
 
     # -- files ---------------------------------------------------------------------------------------------------------------
@@ -296,6 +294,18 @@ class Mixture(Law):
     def _each(self, components: Iterable[Law]) -> Mixture:
         """Return a mixture of these components instead."""
         return Mixture(list(components), self.weights, names=self.names)
+
+
+def _covariances(law: Law, first: IntArray, second: IntArray) -> FloatArray:
+    """Return Cov(a ∈ S, b ∈ S) of a law, which may be a mixture itself."""
+    found = law.mean_covariances(first, second)
+    if len(law.weights) > 1:
+        each = law._component_inclusions()
+        mean = law.weights @ each
+        found = (
+            found + (law.weights[:, None] * each[:, first]).T @ each[:, second] - np.outer(mean[first], mean[second])
+        )
+    return found
 
 
 def checked_frame(weights: Any, n_components: int, names: Sequence[str] | None) -> Frame:

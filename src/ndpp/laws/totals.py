@@ -148,6 +148,9 @@ class Totals(NamedTuple):
         if size is not None:  # what was found is P_c(limits, size | given)
             with np.errstate(divide="ignore"):
                 of_size = np.exp(law._log_masses(ids, size) - law._log_masses(ids, None))
+            of_size = of_size if len(ids) else of_size * law.kept
+            if 0 < posterior @ chances < LOST_IN_ROUNDING:
+                return None
             chances = np.divide(chances, of_size, out=np.zeros_like(chances), where=of_size > 0).clip(0.0, 1.0)
         elif law.nonempty and not len(ids):
             empty = np.exp(-law.log_normalizers()) if digits.keeps_empty else np.zeros(len(chances))

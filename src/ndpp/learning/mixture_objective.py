@@ -14,8 +14,8 @@ from torch import Tensor
 
 from ndpp._types import FloatArray, IntArray
 from ndpp.baskets.weighted import total_weight, weights_of
-from ndpp.laws.feature_map import FeatureMap
 from ndpp.laws.families import FamilyMixture
+from ndpp.laws.feature_map import FeatureMap
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.patterns import Patterns
 from ndpp.learning import tied
