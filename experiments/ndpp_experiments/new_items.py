@@ -114,7 +114,7 @@ def measure(*, quick: bool, seed: int, say: Say) -> Result:
         for features in (False, True):
             path = Path(folder or "") / f"{name}{'.features' * features}.safetensors"
             if folder is None or not path.exists():
-                models[features] = Law.of(_fitted(split, features, QUICK if quick else {}, seed=seed))
+                models[features] = Law.required(_fitted(split, features, QUICK if quick else {}, seed=seed))
                 continue
             models[features] = ndpp.load(path)
             if models[features].labels != split.train.labels:

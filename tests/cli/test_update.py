@@ -118,7 +118,7 @@ def test_an_update_learns_context_anew_where_the_orders_have_it(call, tmp_path):
 
 
 def test_validation_orders_by_ids_need_not_name_the_last_item(call, tmp_path):
-    law = shop()._named(Catalogue(8))
+    law = shop().named(Catalogue(8))
     ndpp.save(law, tmp_path / "shop.safetensors", metadata={"baskets": {"number": 500}})
     law.sample(200, rng=2).write(tmp_path / "tonight.txt")
     (tmp_path / "judges.txt").write_text("0 1\n2 3\n0 3\n")

@@ -15,7 +15,7 @@ import oracles
 from kernels import BY_NAME
 from ndpp import LowRankKernel
 from ndpp.errors import InvalidInputError, UnknownItemError, UnknownLabelError, ZeroProbabilityError
-from ndpp.laws.changes import FeatureMap
+from ndpp.laws.feature_map import FeatureMap
 
 OLD = ("a", "b", "c", "d", "e", "f")
 LIKE = {"x": ["a", "c"], "y": {"b": 3.0, "e": 1.0}, "z": ["d"]}
@@ -47,7 +47,7 @@ KINDS = {
 
 def law_of(kind):
     make, nonempty = KINDS[kind]
-    law = make()._named(ndpp.laws.catalogue.Catalogue(6, OLD))
+    law = make().named(ndpp.laws.catalogue.Catalogue(6, OLD))
     return law.without_empty() if nonempty else law
 
 
@@ -259,7 +259,7 @@ def test_other_weights_would_not_do():
     """Negative control: with the weights of before, the law of the old items is another one."""
     law = law_of("tied")
     extended = law.add_items(LIKE, SHARES, keep="sets")
-    wrong = extended._leaving_out(law.weights, False)
+    wrong = extended.framed(extended.frame.weighted(law.weights))
     subsets = [list(S) for S in oracles.subsets(6)]
     assert np.abs(np.exp(wrong.restrict(OLD).log_probs(subsets)) - probabilities(law)).max() > 1e-3
 
@@ -290,7 +290,7 @@ def test_items_by_features(kind, tmp_path):
     """Log-odds are those of an item with the row f · matrix and log-odds (f, 1) · matrix; also beside others, and from a file."""
     law, rng = law_of(kind), np.random.default_rng(0)
     ties = rng.standard_normal((3, len(law.base.X))) @ law.base.X  # rows that those of the others span
-    law.features = FeatureMap(ties, rng.standard_normal((4, 3)))
+    law = law.with_features(FeatureMap(ties, rng.standard_normal((4, 3))))
     new = {"u": [1.0, 0.0, 2.0], "v": [0.0, 1.0, 1.0]}
     extended = law.add_items({"x": ["a"]}, {"x": 0.1, "u": 0.2, "v": 0.3}, features=new, keep="sets")
     assert extended.labels == (*OLD, "x", "u", "v")

@@ -103,8 +103,6 @@ def test_laws_without_context():
     assert kernel.at(store=1, unknown="skip") is kernel.at() is kernel
     with pytest.raises(InvalidInputError, match=r"no context, so 'store' has no effect.*Fit one with context="):
         kernel.at(store=1)
-    with pytest.raises(InvalidInputError, match="context goes with sets of any size"):
-        law_of(KIND["tied mixture"]).log_probs([[0]], 1, context={"store": [1]})
 
 
 @pytest.mark.parametrize(

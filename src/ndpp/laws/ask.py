@@ -152,7 +152,7 @@ NO_ITEMS = np.empty(0, np.int64)
 
 def _of_mission(law: Law, mission: int | str | Sequence[int] | Sequence[str], weights: FloatArray) -> FloatArray:
     """Return the weights of some components, and zero for all others."""
-    chosen = [mission] if isinstance(mission, int | str | np.integer) else list(mission)
+    chosen: list[int | str] = [mission] if isinstance(mission, int | str) else list(mission)
     if not chosen:
         raise InvalidInputError("must name at least one component; got none", argument="mission")
     which = [law.component(one) for one in chosen]
@@ -160,4 +160,4 @@ def _of_mission(law: Law, mission: int | str | Sequence[int] | Sequence[str], we
     out[which] = weights[which] if len(which) > 1 else 1.0
     if not out.any():
         raise ZeroProbabilityError("the chosen components have probability zero")
-    return out / out.sum()
+    return np.asarray(out / out.sum())

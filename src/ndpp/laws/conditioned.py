@@ -65,7 +65,8 @@ class Conditioned(Law):
         if size is not None and self.size not in (None, size):
             raise ZeroProbabilityError(f"all sets have {self.size} items; sets of {size} were asked for")
         given = np.union1d(self.given, check_items(conditions.get("given", ()), self, "given"))
-        ask = self.whole.ask(**{**conditions, "given": given, "size": self.size if size is None else size})
+        conditions["given"], conditions["size"] = given, self.size if size is None else size
+        ask = self.whole.ask(**conditions)
         return ask._replace(limits=self.limits.joined(ask.limits))
 
     def under(self, ask: Ask) -> Law:
@@ -86,23 +87,21 @@ class Conditioned(Law):
         """Return the same conditions over a catalogue of as many items."""
         return self._again(self.whole.named(catalogue))
 
-    def _condition(self, ids: IntArray) -> Law:
+    def _condition(self, ids: IntArray) -> Conditioned:
         given = np.union1d(self.given, ids)
         rest = self.whole.condition(given)
-        if self.size is None and not len(self.limits):
-            return rest
         size = None if self.size is None else check_given(self.size, len(given)) - len(given)
         return Conditioned(rest, NO_ITEMS, size, self.limits.beside(given))
 
-    def _tilt(self, ids: IntArray, factors: FloatArray | None) -> Law:
+    def _tilt(self, ids: IntArray, factors: FloatArray | None) -> Conditioned:
         if len(gone := np.setdiff1d(self.given, ids)):
             raise ZeroProbabilityError(f"item {gone[0]} is given, so it cannot be excluded")
         return self._again(self.whole._tilted_by(ids, factors))
 
-    def _tilted_by(self, ids: IntArray, factors: FloatArray | None) -> Law:
+    def _tilted_by(self, ids: IntArray, factors: FloatArray | None) -> Conditioned:
         return self._tilt(ids, factors)
 
-    def without_empty(self) -> Any:
+    def without_empty(self) -> Conditioned:
         """Return the same law given that there is an item."""
         return self if len(self.given) or self.size else self._again(self.whole.without_empty())
 
@@ -196,7 +195,8 @@ class Conditioned(Law):
     @cached_property
     def _drawn(self) -> Baskets:
         """Sets that stand for all where limits have no exact answer."""
-        return self.sampler().sample(N_DRAWN, rng=0).baskets
+        drawn: Baskets = self.sampler().sample(N_DRAWN, rng=0).baskets
+        return drawn
 
     def inclusion_estimates_of(self, n_samples: int, rng: RngLike) -> Estimate:
         """Return P(a ∈ S) of every item, exactly if that can be, and otherwise from samples."""
@@ -215,7 +215,7 @@ class Conditioned(Law):
     def log_normalizers(self) -> FloatArray:
         """Return log 1/P_c(∅), infinite where the empty set is not possible."""
         with np.errstate(divide="ignore"):
-            return -self._log_whole(self.one_basket(NO_ITEMS))[0]
+            return np.asarray(-self._log_whole(self.one_basket(NO_ITEMS))[0])
 
     @property
     def support(self) -> IntArray:
@@ -294,7 +294,7 @@ class Conditioned(Law):
         return out
 
     @cached_property
-    def _sizes(self) -> FloatArray:  # type: ignore[override]
+    def _sizes(self) -> FloatArray:
         out = np.zeros((len(self.weights), int(self.largest.max()) + 1))
         if self.size is not None:
             out[:, self.size] = 1.0
@@ -316,10 +316,10 @@ class Conditioned(Law):
 
     # -- what a law under conditions cannot do ----------------------------------------------------------------------------------------
 
-    def _with_alike(self, alike: Sequence[Alike]) -> Law:
+    def _with_alike(self, alike: Sequence[Alike]) -> Conditioned:
         raise _not_here("items join a law, not one under conditions")
 
-    def _only_items(self, keep: IntArray) -> Law:
+    def _only_items(self, keep: IntArray) -> Conditioned:
         raise _not_here("items leave a law, not one under conditions")
 
     @property

@@ -127,6 +127,9 @@ class FamilyMixture(SharedTies):
         made._set(self.odds, self.patterns, self.base, catalogue, self.frame, self._known, self._kept)
         return made
 
+    def _over(self, base: LowRankKernel) -> FamilyMixture:
+        return self._made(self.frame, base=base)
+
     def _keeping(self, kept: Mapping[str, FloatArray]) -> FamilyMixture:
         made = object.__new__(FamilyMixture)
         known = {name: value for name, value in self._known.items() if name != "touched"}

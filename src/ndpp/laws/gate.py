@@ -9,7 +9,7 @@ weights, and then normalise. So all of these commute with the choice of a contex
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -73,7 +73,7 @@ class Gate:
         """Return the same for some of the components."""
         return Gate(self.levels, self.shifts[:, which])
 
-    def without(self, columns: Mapping[str, Any]) -> Gate | None:
+    def without(self, columns: Container[str]) -> Gate | None:
         """Return the other columns; None if there is none."""
         left = {name: words for name, words in self.levels.items() if name not in columns}
         rows = [row for name in left for row in self._rows[name].values()]

@@ -28,6 +28,7 @@ from ndpp.laws.matrices import Definite, dense_parts, feature_rows, odds_of_marg
 from ndpp.laws.precision import WARN_ERROR, never_together
 from ndpp.laws.support import check_background, take
 from ndpp.laws.union import WeighedSets
+from ndpp.linalg.coordinates import Coordinates
 from ndpp.linalg.scaling import entry_magnitudes
 from ndpp.linalg.schur import NEARLY_SINGULAR, condition_inner, eliminate
 from ndpp.linalg.size_law import tilted_law
@@ -169,6 +170,18 @@ class LowRankKernel(WeighedSets):
             catalogue=catalogue,
             frame=self.frame,
             known=self._known,
+            total=self._sum,
+        )
+
+    def with_coordinates(self, coordinates: Coordinates) -> LowRankKernel:
+        """Return the same kernel with coordinates that were found otherwise."""
+        known = {"coordinates": coordinates}
+        return self._again(
+            X=self.X,
+            background=self.background,
+            catalogue=self.catalogue,
+            frame=self.frame,
+            known=known,
             total=self._sum,
         )
 

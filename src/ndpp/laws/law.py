@@ -313,7 +313,9 @@ class Law(Moments, Changes, ABC):
 
     # -- probabilities -------------------------------------------------------------------------------------------------------
 
-    def log_prob(self, items: Items, size: int | None = None, **conditions: Unpack[Conditions]) -> float:
+    def log_prob(  # type: ignore[misc]  # size is also taken by position
+        self, items: Items, size: int | None = None, **conditions: Unpack[Conditions]
+    ) -> float:
         """Return log P(S), or under conditions log P(S | conditions): with ``size`` log P(S | |S| = size)."""
         law = self._under(size=size, **conditions)
         ids = check_items(items, law)
@@ -336,13 +338,13 @@ class Law(Moments, Changes, ABC):
         law = self._under(**conditions)
         return log_sum(law._log_weights + law._log_masses(check_items(items, law), None)) - law._log_unit
 
-    def log_probs(
+    def log_probs(  # type: ignore[misc]
         self,
         baskets: Baskets | Sequence[Items],
         size: int | None = None,
         *,
         context: Mapping[str, object] | None = None,
-        **conditions: Unpack[Conditions],  # type: ignore[misc]
+        **conditions: Unpack[Conditions],
     ) -> FloatArray:
         """Return log P(S) of many sets, or under conditions, such as their size, log P(S | conditions): −inf for sets that break one.
 
@@ -422,12 +424,11 @@ class Law(Moments, Changes, ABC):
     def _sizes(self) -> FloatArray:
         """P_c(|S| = k), shape (C, largest size + 1), the empty set included."""
         out, parts = np.zeros((len(self.weights), int(self.largest.max()) + 1)), self._parts(NO_ITEMS)
-        for c, row in enumerate(out if parts is not None else ()):
+        if parts is None:
+            return np.exp([self._log_started(NO_ITEMS, k) - self._log_unit for k in range(out.shape[1])]).T
+        for c, row in enumerate(out):
             found = parts.at(c, 0.0).size_distribution()
             row[: len(found)] = found[: len(row)]
-        if parts is None:
-            logs = [self._log_started(NO_ITEMS, k) - self._log_unit for k in range(out.shape[1])]
-            out[:] = np.exp(logs).T
         return out
 
     def _joint_sizes(self, ids: IntArray) -> FloatArray:
@@ -509,13 +510,13 @@ class Law(Moments, Changes, ABC):
             f"sets of size {size}{among} have probability zero{even}; choose another size, see size_distribution()"
         )
 
-    def responsibilities(
+    def responsibilities(  # type: ignore[misc]
         self,
         items: Items,
         *,
         whole: bool = False,
         size: int | None = None,
-        **conditions: Unpack[Conditions],  # type: ignore[misc]
+        **conditions: Unpack[Conditions],
     ) -> FloatArray:
         """Return the posterior of the components: P(c | items ⊆ S), or P(c | S = items) with ``whole``.
 
@@ -535,11 +536,11 @@ class Law(Moments, Changes, ABC):
             raise self._impossible(ids, size)
         return np.exp(log_posterior - total)
 
-    def probability(
+    def probability(  # type: ignore[misc]
         self,
         limits: Limit | Sequence[Limit],
         given: Items = (),
-        **conditions: Unpack[Conditions],  # type: ignore[misc]
+        **conditions: Unpack[Conditions],
     ) -> Estimate:
         """Return P(limits | given items ⊆ S), where given items count.
 
@@ -555,11 +556,11 @@ class Law(Moments, Changes, ABC):
         """
         return self._limited(limits=limits, given=given, **conditions).chance
 
-    def inclusion_probabilities(
+    def inclusion_probabilities(  # type: ignore[misc]
         self,
         size: int | None = None,
         given: Items = (),
-        **conditions: Unpack[Conditions],  # type: ignore[misc]
+        **conditions: Unpack[Conditions],
     ) -> FloatArray:
         """Return P(a ∈ S) for every item of the catalogue, given that S contains some items and, with ``size``, given its size.
 
@@ -574,13 +575,13 @@ class Law(Moments, Changes, ABC):
         out = unit * law._mean_inclusions(NO_ITEMS, None, active, shares[active])
         return clip_probabilities(out, "inclusion probabilities")
 
-    def inclusion_estimates(
+    def inclusion_estimates(  # type: ignore[misc]
         self,
         limits: Limit | Sequence[Limit],
         *,
         n_samples: int = 1000,
         rng: RngLike = 0,
-        **conditions: Unpack[Conditions],  # type: ignore[misc]
+        **conditions: Unpack[Conditions],
     ) -> Estimate:
         """Return P(a ∈ S | limits, given) for every item, as arrays: exactly if that can be, and otherwise from samples."""
         return self._limited(limits=limits, **conditions).inclusion_estimates_of(n_samples, rng)
@@ -865,8 +866,7 @@ def is_nothing(value: object) -> bool:
 
 def each(values: object, n: int) -> list[object]:
     """Return one value for each of n baskets: those of a column, or the same for all."""
-    is_one = isinstance(values, str) or not isinstance(values, Iterable)
-    return [values] * n if is_one else list(values)
+    return list(values) if isinstance(values, Iterable) and not isinstance(values, str) else [values] * n
 
 
 def log_sum(values: AnyArray) -> float:

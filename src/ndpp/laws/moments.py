@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import combinations
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from ndpp._types import AnyArray, FloatArray, IntArray, Items, RngLike
+from ndpp._types import FloatArray, IntArray, RngLike
 from ndpp._validation import check_count, check_items
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
@@ -27,9 +27,7 @@ PAIRS = 128
 class Moments:
     """The part of :class:`~ndpp.laws.law.Law` that follows from its other verbs."""
 
-    def pair_probabilities(
-        self: Law, items: Items | Sequence[Items] | AnyArray, **conditions: Unpack[Conditions]
-    ) -> FloatArray:
+    def pair_probabilities(self: Any, items: Any, **conditions: Unpack[Conditions]) -> FloatArray:
         """Return P(a ∈ S, b ∈ S) of all pairs of some items, or of the pairs that are listed.
 
         P(a ∈ S, b ∈ S) = Σ_c w_c (P_c(a ∈ S) P_c(b ∈ S) + Cov_c(a, b)). Errors are about 1e-15; ``log_containment([a, b])`` keeps
@@ -72,7 +70,7 @@ class Moments:
         out[same] = law._free_weights @ each[:, pairs[same, 0]]
         return out
 
-    def entropy(self: Law, n_samples: int = 1000, rng: RngLike = 0, **conditions: Unpack[Conditions]) -> Estimate:
+    def entropy(self: Any, n_samples: int = 1000, rng: RngLike = 0, **conditions: Unpack[Conditions]) -> Estimate:
         """Return −E log P(S), in nats, of the sets under conditions such as ``size``.
 
         Exact for up to 12 items that can occur, by enumeration; otherwise the mean over exact samples, with its standard error.
@@ -87,7 +85,7 @@ class Moments:
         return _mean(self._under(**conditions), lambda baskets, own: -own, n_samples, rng)
 
     def kl(
-        self: Law, other: object, n_samples: int = 1000, rng: RngLike = 0, **conditions: Unpack[Conditions]
+        self: Any, other: object, n_samples: int = 1000, rng: RngLike = 0, **conditions: Unpack[Conditions]
     ) -> Estimate:
         """Return E log P(S) / Q(S), the divergence of this distribution from another, Q, over the same items; see :meth:`entropy`.
 

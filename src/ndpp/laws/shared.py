@@ -17,11 +17,12 @@ from ndpp.laws.begun import Begun
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.changes import Alike, solved
 from ndpp.laws.feature_map import FeatureMap
-from ndpp.laws.frame import of_components
+from ndpp.laws.frame import Frame, of_components
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.mixture_scoring import SharedTiesScoring
+from ndpp.laws.part import Parts
 from ndpp.laws.patterns import Patterns
 from ndpp.laws.precision import say_precision
 from ndpp.linalg.scaling import inverses
@@ -79,6 +80,10 @@ class SharedTies(Mixture):
         return self._keeping(dict(zip(KEPT, (state.N, state.log_z, state.errors, np.stack(moments)))))
 
     @abstractmethod
+    def _over(self, base: LowRankKernel) -> Self:
+        """Return the same odds over other ties."""
+
+    @abstractmethod
     def _keeping(self, kept: Mapping[str, FloatArray]) -> Self:
         """Return the same mixture, whose file keeps what was computed before."""
 
@@ -124,6 +129,18 @@ class SharedTies(Mixture):
     def components(self) -> Components:
         """The components."""
         return Components(self, self.nonempty)
+
+    @abstractmethod
+    def framed(self, frame: Frame) -> Self:
+        """Return the same components in another frame."""
+
+    @abstractmethod
+    def _parts(self, ids: IntArray) -> Parts:
+        """Return the components given items as parts."""
+
+    @abstractmethod
+    def log_normalizers(self, log_tilt: float | FloatArray = 0.0) -> FloatArray:
+        """Return log Z_c of every component with the odds of items times ρ_c, ρ = 1 if not given."""
 
     @abstractmethod
     def single(self, c: int) -> Law:
@@ -211,9 +228,9 @@ class SharedTies(Mixture):
         """
         rows = np.unique(ids if self.row_of is None else self.row_of[ids])
         keep = ids if self.patterns is None else np.flatnonzero(np.isin(self.patterns.families, rows))
-        before: Any = self._only_items(keep)
+        before = self._only_items(keep)
         at, Q, coords = np.searchsorted(keep, ids), self.base.q_rows(rows), self.base.coordinates
-        before.base._known["coordinates"] = replace(coords, Q=Q, leverage=coords.leverage[rows])
+        before = before._over(before.base.with_coordinates(replace(coords, Q=Q, leverage=coords.leverage[rows])))
         s = np.ones(len(keep))
         s[at] = factors
         after, state = before._tilt(np.arange(len(keep)), s), self.touched._state
@@ -435,7 +452,7 @@ class SharedTies(Mixture):
         return self.largest - len(ids)
 
     @of_components
-    def _sizes(self) -> FloatArray:  # type: ignore[override]
+    def _sizes(self) -> FloatArray:
         return Law._sizes.compute(self)
 
     def _joint_sizes(self, ids: IntArray) -> FloatArray:

@@ -51,7 +51,7 @@ class ItemRows(Law):
         return self.n_items if self._allowed is None else len(self._allowed)
 
     @of_components
-    def support(self) -> IntArray:  # type: ignore[override]
+    def support(self) -> IntArray:
         """The items that can occur, ascending."""
         return frozen(np.arange(self.n_items)) if self._allowed is None else self._allowed
 

@@ -110,6 +110,9 @@ class TiedMixture(SharedTies):
         base = self.base.named(catalogue)
         return self._made(base=base, frame=self.frame, known=self._known, kept=self._kept, log_normalizers=self.known)
 
+    def _over(self, base: LowRankKernel) -> TiedMixture:
+        return self._made(base=base, frame=self.frame, known={}, kept={}, log_normalizers=None)
+
     def _keeping(self, kept: Mapping[str, FloatArray]) -> TiedMixture:
         known = {name: value for name, value in self._known.items() if name != "_state"}
         return self._made(base=self.base, frame=self.frame, known=known, kept=kept, log_normalizers=self.known)
@@ -284,7 +287,7 @@ class TiedMixture(SharedTies):
         return within + rest._log_sizes(size - len(ids))
 
     def _careful_inclusions(self, c: int, ids: IntArray, size: int) -> FloatArray:
-        return self._plain_components[c].inclusion_probabilities(size, ids)
+        return self.single(c).inclusion_probabilities(size, ids)
 
     @of_components
     def _forms(self) -> FloatArray:
@@ -330,7 +333,7 @@ class TiedMixture(SharedTies):
         return TiedMixture(self.odds[which], self.base, np.full(len(which), 1 / len(which)))
 
     def _given(self, ids: IntArray) -> TiedMixture:
-        return self._made(base=self.base.condition(ids), frame=self.frame, known={}, kept={}, log_normalizers=None)
+        return self._over(self.base.condition(ids))
 
     def _tilt(self, ids: IntArray, factors: FloatArray | None) -> TiedMixture:
         """Return the odds times the factors, and the ties of the items that are left."""

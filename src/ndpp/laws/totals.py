@@ -83,7 +83,7 @@ class Digits(NamedTuple):
             return np.array([[first, last]] if first <= last else [], np.int64).reshape(-1, 2)
         kept = self._keep(np.arange(low, high + 1))
         ends = np.flatnonzero(np.diff(np.concatenate([[False], kept, [False]])))
-        return low + ends.reshape(-1, 2) - [0, 1]
+        return np.asarray(low + ends.reshape(-1, 2) - [0, 1], np.int64)
 
     def _keep(self, totals: IntArray) -> BoolArray:
         kept = np.ones(len(totals), bool)

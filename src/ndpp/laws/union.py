@@ -268,7 +268,8 @@ class WeighedSets(ItemRows):
             kernel = rest.scaled(log_tilt) if log_tilt else rest
             law, error, known = kernel._law, kernel._free_error, None
             if len(tied):
-                law, error = (of(kernel.coordinates, 1.0, kernel._q(tied)) for of in (tilted_law, rounding_error))
+                coords, q = kernel.coordinates, kernel._q(tied)
+                law, error = tilted_law(coords, 1.0, q), rounding_error(coords, 1.0, q)
             elif kernel.background is None:
                 known = law.law
             if law.log_weight == -np.inf:
@@ -320,7 +321,7 @@ class WeighedSets(ItemRows):
     def tilted_for(self, size: int, tied: Items) -> Tilted:
         """Return ρL with about ``size`` items expected, given that ``tied`` are in: sets of one size have the same distribution."""
 
-        found: list[Any] = []
+        found: list[Tilted] = []
 
         def moments(log_tilt: float) -> tuple[float, float]:
             kernel = self.scaled(log_tilt)
