@@ -26,8 +26,8 @@ from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law, log_sum
 from ndpp.laws.mixture_scoring import MixtureScoring
-from ndpp.laws.scoring import Scoring
 from ndpp.laws.part import Part, Parts
+from ndpp.laws.scoring import Scoring
 from ndpp.rows import Rows
 
 WEIGHT_TOLERANCE = 1e-6

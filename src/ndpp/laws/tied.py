@@ -28,8 +28,8 @@ from ndpp.laws.frame import ONE, Frame, of_components
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import log_sum
-from ndpp.laws.mixture_scoring import TiedScoring
 from ndpp.laws.mixture import checked_frame
+from ndpp.laws.mixture_scoring import TiedScoring
 from ndpp.laws.part import Part, Parts
 from ndpp.laws.precision import FREE, say_precision
 from ndpp.laws.shared import FEATURES, KEPT, SharedTies
