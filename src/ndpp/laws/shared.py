@@ -80,6 +80,14 @@ class SharedTies(Mixture):
         return self._keeping(dict(zip(KEPT, (state.N, state.log_z, state.errors, np.stack(moments)))))
 
     @abstractmethod
+    def _only_items(self, keep: IntArray) -> Self:
+        """Return the components over the items ``keep`` alone, in any frame."""
+
+    @abstractmethod
+    def _tilt(self, ids: IntArray, factors: FloatArray | None) -> Self:
+        """Return the components with tilted odds, in any frame."""
+
+    @abstractmethod
     def _over(self, base: LowRankKernel) -> Self:
         """Return the same odds over other ties."""
 

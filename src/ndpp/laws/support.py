@@ -50,9 +50,13 @@ class ItemRows(Law):
         """Number of items that can occur."""
         return self.n_items if self._allowed is None else len(self._allowed)
 
-    @of_components
+    @property
     def support(self) -> IntArray:
         """The items that can occur, ascending."""
+        return self._support
+
+    @of_components
+    def _support(self) -> IntArray:
         return frozen(np.arange(self.n_items)) if self._allowed is None else self._allowed
 
     def catalogue_ids(self, rows: IntArray) -> IntArray:
