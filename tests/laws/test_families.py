@@ -16,6 +16,7 @@ from kernels import BY_NAME
 from mixtures import TOLERANCE, WEIGHTS, N, assert_close, enumerated, inclusion
 from ndpp import Baskets, FamilyMixture, Mixture, answers
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
+from ndpp.laws.ask import NO_ITEMS
 from ndpp.linalg.operations import NUMPY
 
 
@@ -78,7 +79,9 @@ def test_rare_sizes_are_relatively_accurate():
     assert law.log_normalizer(n) == pytest.approx(largest, rel=1e-9)
     assert law.log_prob(range(n), n) == pytest.approx(0.0, abs=1e-8)
     inside = law.log_normalizer(5)
-    assert law._tilted_to(0, 5).log_weight_of(5)[0] - law.log_normalizers()[0] == pytest.approx(inside, rel=1e-9)
+    assert law._parts(NO_ITEMS).sized(0, 5, 0.0).log_weight_of(5)[0] - law.log_normalizers()[0] == pytest.approx(
+        inside, rel=1e-9
+    )
     assert law.inclusion_probabilities(5) == pytest.approx(5 / n, rel=1e-8)
 
 
@@ -140,7 +143,10 @@ def test_points_of_a_circle_against_the_plain_sum_over_families():
     item_odds[:45] = 6.0
     odds = np.append([[1e-40, 1e-6]], np.exp(rng.normal(-5, 2, (1, 60))), axis=1)
     law = FamilyMixture(odds, item_odds, families, np.arange(62), X, W, [1.0])
-    sizes, z = law._tilted(0, 0.0, {}).law, np.exp(np.append(1e-3 + 1j * np.linspace(0.01, 3.1, 40), [-1.0, 0.5]))
+    sizes, z = (
+        law._parts(NO_ITEMS).at(0, 0.0).sizes,
+        np.exp(np.append(1e-3 + 1j * np.linspace(0.01, 3.1, 40), [-1.0, 0.5])),
+    )
     o = np.stack([a * (np.prod(1 + np.outer(item_odds[families == g], z), axis=0) - 1) for g, a in enumerate(odds[0])])
     Q = law.touched.all_rows
     QW = Q @ law.touched.core

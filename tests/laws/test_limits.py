@@ -53,7 +53,7 @@ def test_one_limit_is_exact(kind: Kind):
 def test_several_limits_are_estimated(kind: Kind, table: Any):
     entry = table(kind, BASES[0])[0]
     law, truth = entry.law, entry.truth
-    limits = [Limit(EVEN, 1, 2), Limit(PRICES, 2.0, 6.0)]
+    limits = [Limit(EVEN, 1, 2), Limit(PRICES * np.pi / 3, 2.0, 6.0)]  # values without a step
     kept = np.logical_and(*(keeping(truth, limit, limit.over(law)) for limit in limits))
     for given in [(), (3,)]:
         chosen = truth.containing(given)
@@ -67,6 +67,24 @@ def test_several_limits_are_estimated(kind: Kind, table: Any):
     assert (np.abs(found.value - inside) < 4.5 * np.sqrt(np.array(inside) * (1 - np.array(inside)) / 400) + 1e-9).all()
 
 
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_several_limits_with_steps_are_exact(kind: Kind):
+    """Counts, prices and a size together, with and without given items."""
+    entry = entries(kind, BASES[0])[0]
+    law, truth = entry.law, entry.truth
+    limits = [Limit(EVEN, 1, 2), Limit(PRICES, 2.0, 6.0)]
+    kept = np.logical_and(*(keeping(truth, limit, limit.over(law)) for limit in limits))
+    for given, size in [((), None), ((3,), None), ((), 3), ((1,), 3)]:
+        chosen = truth.containing(given, size)
+        if not truth.p[chosen & kept].sum():
+            continue
+        found = law.probability(limits, given, size=size)
+        assert found.exact
+        assert found.value == pytest.approx(truth.p[chosen & kept].sum() / truth.p[chosen].sum(), abs=1e-9)
+        inside = [truth.p[chosen & kept & truth.containing([a])].sum() for a in range(6)] / truth.p[chosen & kept].sum()
+        np.testing.assert_allclose(law.inclusion_probabilities(size, given, limits=limits), inside, atol=1e-9)
+
+
 def test_counts_that_fit_need_no_linear_programme(monkeypatch: pytest.MonkeyPatch):
     """Disjoint groups and the size, against all sets of eight items."""
     rng, n, seen = np.random.default_rng(0), 8, set()
@@ -77,7 +95,7 @@ def test_counts_that_fit_need_no_linear_programme(monkeypatch: pytest.MonkeyPatc
         values = np.array([owner == 0, owner == 1, np.ones(n)]).astype(float)
         low, width, most = rng.integers(-1, 5, 3) * (1 - 1e-9), rng.integers(0, 3, 3), int(rng.integers(0, 9))
         high = np.where(rng.random(3) < 0.3, np.inf, (low.clip(0) + width) * (1 + 1e-9))
-        limits = Limits(values, np.where(low <= 0, -np.inf, low), high, ("a", "b", "all"))
+        limits = Limits(values, np.where(low <= 0, -np.inf, low), high, ("a", "b", "all"), ())
         possible = rng.random(n) < 0.8
         fits = (sets[:, ~possible].sum(axis=1) == 0) & (sets.sum(axis=1) <= most)
         totals = sets @ values.T
@@ -89,8 +107,8 @@ def test_counts_that_fit_need_no_linear_programme(monkeypatch: pytest.MonkeyPatc
 
 def test_what_estimates_say_and_what_has_probability_zero():
     law = entries(KIND["tied mixture"], BASES[0])[0].law
-    with pytest.warns(PrecisionWarning, match="estimated from samples, with standard errors up to 0.0"):
-        law.inclusion_probabilities(limits=[Limit(EVEN, 1, 2), Limit(PRICES, most=6.0)])
+    with pytest.warns(PrecisionWarning, match="estimated from 1000 samples, with standard errors up to 0.0"):
+        law.inclusion_probabilities(limits=[Limit(EVEN, 1, 2), Limit(np.sqrt(PRICES), most=4.0)])
     assert law.probability([Limit(EVEN, least=3), Limit([0, 2], most=1)]).value == 0.0
     assert law.probability(Limit(EVEN, most=0), given=[0]).exact
     assert law.probability(Limit(EVEN, least=4)) == law.probability(Limit(EVEN, most=0), given=[2])

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any, Unpack
 
 import numpy as np
+from scipy.special import softmax
 
 from ndpp._types import FloatArray, IntArray, RngLike
 from ndpp._validation import check_items
@@ -140,7 +141,7 @@ class Conditioned(Law):
             total = float(posterior @ chances)
         else:
             drawn, total = self._drawn, float(self.chance.value)
-            shares = np.mean([self.whole.responsibilities(S, whole=True) for S in drawn], axis=0)
+            shares = softmax(self.whole._log_weights + self.whole._log_whole(drawn), axis=1).mean(axis=0)
             chances = np.divide(shares * total, posterior, out=np.zeros_like(shares), where=posterior > 0)
         if not total > 0:
             raise ImpossibleLimitError(

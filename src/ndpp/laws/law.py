@@ -44,6 +44,7 @@ from ndpp.laws.part import Parts
 from ndpp.laws.precision import check_given, never_together
 from ndpp.laws.scoring import Scoring
 from ndpp.linalg.schur import MAX_LOSS
+from ndpp.linalg.sizes import ROUNDED
 
 if TYPE_CHECKING:
     from ndpp.laws.conditioned import Conditioned
@@ -456,12 +457,14 @@ class Law(Moments, Changes, ABC):
 
     def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
         """Return Σ_c share_c P_c(a ∈ S | ids ⊆ S, |S| = size) over the ``active`` components, for items other than ``ids``."""
-        out, parts = np.zeros(self.n_items), self._parts(ids)
-        left = None if size is None else size - len(ids)
+        out, left = np.zeros(self.n_items), None if size is None else size - len(ids)
+        parts = self._parts(ids) if left else None
+        if left == 0:
+            return out
         if parts is None or left is None:
             return self._plain_inclusions(ids, size, active, shares)
-        starts = parts.starts(left) if left else np.empty(0)
-        for c, share in zip(active.tolist() if left else (), shares):
+        starts = parts.starts(left)
+        for c, share in zip(active.tolist(), shares):
             sized = parts.sized(c, left, float(starts[c]))
             chances = sized.law.inclusions(left)
             if abs(chances.sum() - left) > MAX_LOSS * left:  # rounding matters: with more care
@@ -505,7 +508,11 @@ class Law(Moments, Changes, ABC):
         if size > self.max_size:
             return ImpossibleSizeError(f"no set is larger than {self.size_bound}; size {size} was asked for")
         among = f" that contain the {len(ids)} given items" if len(ids) else ""
-        even = " (a purely skew kernel has sets of even size only)" if not self.size_distribution()[1::2].any() else ""
+        even = (
+            " (a purely skew kernel has sets of even size only)"
+            if self.size_distribution()[1::2].max(initial=0.0) < ROUNDED
+            else ""
+        )
         return ImpossibleSizeError(
             f"sets of size {size}{among} have probability zero{even}; choose another size, see size_distribution()"
         )
@@ -852,7 +859,7 @@ class Law(Moments, Changes, ABC):
         >>> odds, ties = [[1.0, 9.0], [0.0, 1.0]], [[1.0], [1.0]]
         >>> mixture = ndpp.Mixture.tied(odds, ties, [[0.5]], [0.5, 0.5], names=["a", "b"])
         >>> mixture.sample(3, mission="b", rng=0).to_lists()
-        [[], [1], [1]]
+        [[], [1], []]
         """
         sampler = self.sampler(memory=memory, device=device, component=component, **conditions)
         baskets: Baskets = sampler.sample(n_samples, rng=rng, n_jobs=n_jobs, progress=progress).baskets
