@@ -22,7 +22,7 @@ def test_items_of_sets_of_one_size_need_no_pass_over_all_items_for_each_node():
     sides = vectors * np.linalg.inv(vectors).T
     z = np.exp(2j * np.pi * (np.arange(256) + 0.5) / 256)
     tilted = np.multiply.outer(z, values)
-    law, mean = kernel._size_law(), kernel.inclusion_probabilities().sum()
+    law, mean = kernel._parts(np.empty(0, np.int64)).at(0, 0.0).sizes, kernel.inclusion_probabilities().sum()
     for size in (int(mean) - 4, int(mean), int(mean) + 5):
         weights = np.exp(np.log1p(tilted).sum(axis=1) - size * np.log(z))
         expected = ((weights[:, None] * (tilted / (1 + tilted))).sum(axis=0) / weights.sum() @ sides.T).real

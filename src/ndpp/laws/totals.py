@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ndpp._types import BoolArray, FloatArray, IntArray
+from ndpp._types import FloatArray, IntArray
 from ndpp.laws.limits import Limits
 from ndpp.linalg.sizes import SizeLaw
 
@@ -76,21 +76,14 @@ class Digits(NamedTuple):
         units = np.cumprod([1, *bases[:-1]])
         return cls(limits, np.sum([unit * one.steps for unit, one in zip(units, limits)], axis=0), bases)
 
-    def runs(self, low: int, high: int) -> IntArray:
-        """Return the first and the last of each run of totals from low to high that keep all limits, shape (runs, 2)."""
-        if len(self.limits) == 1:
-            first, last = max(low, self.limits[0].first), int(min(high, self.limits[0].last))
-            return np.array([[first, last]] if first <= last else [], np.int64).reshape(-1, 2)
-        kept = self._keep(np.arange(low, high + 1))
-        ends = np.flatnonzero(np.diff(np.concatenate([[False], kept, [False]])))
-        return np.asarray(low + ends.reshape(-1, 2) - [0, 1], np.int64)
-
-    def _keep(self, totals: IntArray) -> BoolArray:
+    def keeping(self, low: int, high: int) -> IntArray:
+        """Return the totals from low to high that keep all limits."""
+        totals = rest = np.arange(low, high + 1)
         kept = np.ones(len(totals), bool)
         for one, base in zip(self.limits, self.bases):
-            digit, totals = totals % base, totals // base
+            digit, rest = (rest % base, rest // base) if len(self.limits) > 1 else (rest, rest)
             kept &= (one.first <= digit) & (digit <= one.last)
-        return kept
+        return totals[kept]
 
     @property
     def keeps_empty(self) -> bool:
@@ -105,13 +98,13 @@ Total: TypeAlias = tuple[SizeLaw, IntArray]
 class Totals(NamedTuple):
     """P_c(limits | given, size) of the components, and what their distributions come from, those left out excepted.
 
-    ``runs`` are the totals that keep the limits. ``raised`` is by how much the empty set, if it is left out, raises the probabilities of
+    ``kept`` are the totals that keep the limits. ``raised`` is by how much the empty set, if it is left out, raises the probabilities of
     items given the limits.
     """
 
     chances: FloatArray
     laws: dict[int, Total]
-    runs: dict[int, IntArray]
+    kept: dict[int, IntArray]
     raised: FloatArray
 
     @classmethod
@@ -131,7 +124,7 @@ class Totals(NamedTuple):
         if digits is None or parts is None:
             return None
         active, moving = np.flatnonzero(posterior > NEGLIGIBLE_SHARE), np.count_nonzero(digits.steps)
-        chances, laws, runs, work = np.zeros(len(posterior)), dict[int, Total](), dict[int, IntArray](), 0.0
+        chances, laws, kept, work = np.zeros(len(posterior)), dict[int, Total](), dict[int, IntArray](), 0.0
         for c in active.tolist():
             part = parts.at(c, 0.0)
             total = part.totals(digits.steps)
@@ -140,9 +133,8 @@ class Totals(NamedTuple):
             work += count / 2 * (moving + rank) * rank**2
             if work * (len(active) if c == active[0] else 1) > MOST_WORK:
                 return None
-            runs[c] = digits.runs(low, min(low + count - 1, total.most))
-            distribution = total.distribution()
-            chances[c] = min(1.0, sum(float(distribution[first : last + 1].sum()) for first, last in runs[c].tolist()))
+            kept[c] = digits.keeping(low, min(low + count - 1, total.most))
+            chances[c] = min(1.0, float(total.distribution()[kept[c]].sum()))
             laws[c] = total, part.items
         raised = np.ones(len(chances))
         if size is not None:  # what was found is P_c(limits, size | given)
@@ -156,11 +148,11 @@ class Totals(NamedTuple):
             empty = np.exp(-law.log_normalizers()) if digits.keeps_empty else np.zeros(len(chances))
             some = np.maximum(chances - empty, LOST_IN_ROUNDING**2)  # all that is left may be rounding
             raised, chances = chances / some, np.where(chances > 0, some / law.kept, 0.0)
-        return cls(chances, laws, runs, raised)
+        return cls(chances, laws, kept, raised)
 
     def inclusions(self, c: int, n_items: int) -> FloatArray:
         """Return P_c(a ∈ S | limits, given) of all items."""
         (law, items), out = self.laws[c], np.zeros(n_items)
-        if len(self.runs[c]):
-            out[items] = self.raised[c] * law.inclusions_within(self.runs[c])
+        if len(self.kept[c]):
+            out[items] = self.raised[c] * law.inclusions(*self.kept[c].tolist())
         return out

@@ -28,7 +28,6 @@ from ndpp.errors import PrecisionError
 from ndpp.linalg.operations import NUMPY
 from ndpp.linalg.scaling import EPS, quadratic_forms
 from ndpp.linalg.size_law import nodes
-from ndpp.linalg.tilts import solve_tilt
 
 N_TERMS = 20
 """Maximum number of terms of light groups."""
@@ -265,30 +264,22 @@ class SizeLaw(NamedTuple):
         """Return P(|S| = k) for k = 0..most."""
         low, count = self.window()
         z, out = circle(count), np.zeros(self.most + 1)
+        half = np.exp(self.log_mean(z))
+        sums = np.fft.fft(np.concatenate([half, half[::-1].conj()]))  # the lower half of the circle has the conjugates
         sizes = np.arange(low, min(low + count, len(out)))
-        chances = (np.exp(self.log_mean(z)) @ z[:, None] ** -sizes.astype(float)).real * 2 / count
-        out[sizes] = chances.clip(0.0)
+        out[sizes] = (sums[sizes % count] * _unit(count, sizes)).real.clip(0.0) / count
         return out
 
-    def inclusions(self, size: int) -> FloatArray:
-        """Return P(i ∈ S | |S| = size) of all items."""
-        return self.inclusions_within(np.array([[size, size]]))
-
-    def inclusions_within(self, runs: IntArray) -> FloatArray:
-        """Return P(i ∈ S | |S| is one of some sizes) of all items; ``runs`` (m, 2) are the first and the last of sizes in a row.
+    def inclusions(self, *sizes: int) -> FloatArray:
+        """Return P(i ∈ S | |S| is one of these sizes) of all items.
 
         It is Σ_z w P_z(i ∈ S) with the weights E z^|S| Σ_k z^−k of the points z, in units of their sum.
         """
-        z = circle(self.window()[1])
+        count, wanted = self.window()[1], np.array(sizes, np.int64)
+        z, powers = circle(count), np.zeros(count, complex)
+        np.add.at(powers, wanted % count, _unit(count, wanted))
         logs, system = self._factors(z)
-        start = int(runs[0, 0])
-        log_weights = logs + sum(NUMPY.log_det(system)) - start * np.log(z)
-        weights = np.exp(log_weights - log_weights.real.max())
-        if len(runs) > 1 or runs[0, 1] > start:  # Σ z^−k of each run
-            first, last = (runs - start).T
-            weights *= sum(
-                (z ** float(-a) - z ** float(-b - 1)) / (1 - 1 / z) for a, b in zip(first.tolist(), last.tolist())
-            )
+        weights = np.exp(logs + sum(NUMPY.log_det(system))) * np.fft.fft(powers)[: len(z)]
         weights /= weights.real.sum()
         inner = self._inner(system)
         return np.concatenate([groups.inclusions(z, weights, inner) for groups in self.blocks()])
@@ -332,32 +323,20 @@ class Tilted(NamedTuple):
     log_weight: float
     kernel: Any = None
 
-    def log_weight_of(self, size: int) -> tuple[float, float]:
-        """Return log of the weight, with the odds as they were, of all sets of one size, and its error: that of the sum of all sizes."""
-        chances = self.law.distribution()
-        if chances[size] <= ROUNDED:  # possible, as all sizes are, but lost in rounding
-            return -np.inf, np.inf
-        value = float(np.log(chances[size])) + self.log_weight - size * self.log_tilt
-        return value, (abs(float(chances.sum()) - 1) + EPS) / float(chances[size])
-
-
-def tilted_to(size: int, at: Callable[[float], Tilted], start: float = 0.0, *, max_step: float = 3.0) -> Tilted:
-    """Return ``at(log ρ)`` with about ``size`` items expected."""
-    found: Tilted | None = None
-
-    def moments(log_tilt: float) -> tuple[float, float]:
-        nonlocal found
-        found = at(log_tilt)
-        return found.law.mean_and_variance()
-
-    solve_tilt(moments, size, start, deviations=0.3, max_step=max_step)
-    assert found is not None
-    return found
-
 
 def circle(count: int) -> AnyArray:
-    """Return the points z for so many sizes; the more there are, the nearer to the unit circle, or z^size would cost digits."""
-    return nodes(float(np.exp(LOG_RADIUS * min(1.0, WIDE / count))), count)
+    """Return the points z for so many sizes, on the upper half of a circle."""
+    return nodes(float(np.exp(_log_radius(count))), count)
+
+
+def _log_radius(count: int) -> float:
+    """Return that of the circle: the more sizes there are, the nearer to the unit circle, or z^size would cost digits."""
+    return LOG_RADIUS * min(1.0, WIDE / count)
+
+
+def _unit(count: int, sizes: IntArray) -> AnyArray:
+    """Return z^−k of the first point z of the circle for these sizes k, but for what a Fourier transform adds."""
+    return np.exp(-sizes * (_log_radius(count) + 1j * np.pi / count))
 
 
 def complex_forms(rows: FloatArray, M: AnyArray) -> AnyArray:
