@@ -336,7 +336,7 @@ def _log_radius(count: int) -> float:
 
 def _unit(count: int, sizes: IntArray) -> AnyArray:
     """Return z^−k of the first point z of the circle for these sizes k, but for what a Fourier transform adds."""
-    return np.exp(-sizes * (_log_radius(count) + 1j * np.pi / count))
+    return np.asarray(np.exp(-sizes * (_log_radius(count) + 1j * np.pi / count)))
 
 
 def complex_forms(rows: FloatArray, M: AnyArray) -> AnyArray:
