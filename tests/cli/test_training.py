@@ -163,7 +163,7 @@ def test_interrupted_in_any_stage_something_is_left(call, tmp_path, monkeypatch,
     rows[:, 1] |= rows[:, 0] & (rng.random(400) < 0.3)  # families help little, so both ways are tried
     ndpp.Baskets.from_csr(sparse.csr_array(rows.astype(int))).write(tmp_path / "orders.txt")
     words = ["fit", "orders.txt", "--ids", "-o", "m.safetensors", "--missions", 2, "--rank", 4, "--max-epochs", 2]
-    process = spawn(*words, "--minutes=5", cwd=tmp_path, env=pausing(tmp_path / "pausing", line=stage))
+    process = spawn(*words, "--minutes=500", cwd=tmp_path, env=pausing(tmp_path / "pausing", line=stage))
     assert process.stderr is not None
     while not process.stderr.readline().decode().startswith(stage):
         assert process.poll() is None, end(process)
@@ -175,7 +175,7 @@ def test_interrupted_in_any_stage_something_is_left(call, tmp_path, monkeypatch,
     if STAGES[stage] is None:
         again = re.fullmatch(r"nothing was learned yet; to start again: ndpp (.*)\n", message)
         assert again is not None, done.err
-        assert shlex.split(again[1]) == [*map(str, words), "--minutes=5"]
+        assert shlex.split(again[1]) == [*map(str, words), "--minutes=500"]
         assert not (tmp_path / "m.safetensors.ndpp-part").exists()
         return
     part = tmp_path / "m.safetensors.ndpp-part"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-pytest.importorskip("fastapi", reason="needs fastapi: pip install 'ndpp[serve]'")
+fastapi = pytest.importorskip("fastapi", reason="needs fastapi: pip install 'ndpp[serve]'")
 pytest.importorskip("uvicorn", reason="needs uvicorn: pip install 'ndpp[serve]'")
 httpx = pytest.importorskip("httpx", reason="needs httpx: pip install 'ndpp[dev]'")
 
@@ -19,6 +20,21 @@ from servers import Server, odd_kernel, trips  # noqa: E402
 @pytest.fixture(scope="session", autouse=True)
 def _patient() -> None:
     serve_patiently()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _described_once() -> Iterator[None]:
+    """Make the document of the service once: it does not depend on the model, and takes a second."""
+    describe, made = fastapi.FastAPI.openapi, []
+
+    def describe_once(app: Any) -> Any:
+        if not made:
+            made.append(describe(app))
+        return made[0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fastapi.FastAPI, "openapi", describe_once)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -35,8 +35,8 @@ def browser() -> Iterator:
 
 @pytest.fixture
 def page(browser, server) -> Iterator:
-    """The page, with a patient clock; any error in the console fails the test."""
-    context = browser.new_context(base_url=server.url, viewport={"width": 1200, "height": 900})
+    """The page, with a patient clock and without motion, which takes time to draw; any error in the console fails the test."""
+    context = browser.new_context(base_url=server.url, viewport={"width": 1200, "height": 900}, reduced_motion="reduce")
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
     errors: list[str] = []
@@ -159,6 +159,7 @@ def test_a_card_fails_alone_and_is_asked_again_alone(page, path, place, others):
 
 
 def test_a_card_shows_a_skeleton_until_its_answer_is_there(page):
+    page.emulate_media(reduced_motion="no-preference")
     held = []
     page.route("**/api/complete", lambda route: held.append(route))
     page.goto("/?item=bread")
@@ -256,6 +257,7 @@ def test_on_a_phone_recommendations_come_first(page):
 
 def test_a_map_that_can_be_read(page):
     """Labels do not touch, a click brings an item into the middle, and the closer one looks, the more labels there are."""
+    page.emulate_media(reduced_motion="no-preference")
     page.goto("/?item=bread")
     filled(page)
     overlaps = """() => { const boxes = [...document.querySelectorAll("#map text")].map((text) => text.getBBox());
@@ -494,7 +496,7 @@ def test_limits_are_kept_and_what_is_wrong_with_them_is_told_in_its_card(browser
     )
     (tmp_path / "products.csv").write_text(f"item,kind,price\n{rows}", encoding="utf-8")
     with serving(create_app(model, table=tmp_path / "products.csv")) as url:
-        page, errors = browser.new_page(viewport={"width": 1440, "height": 900}), []
+        page, errors = browser.new_page(viewport={"width": 1440, "height": 900}, reduced_motion="reduce"), []
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
         page.set_default_timeout(PATIENCE)
         page.goto(f"{url}/?item=bread")
@@ -543,7 +545,7 @@ def test_recommendations_for_a_customer(browser, kernel, model, tmp_path):
     baskets = ndpp.Baskets.from_lists([["pesto", "tea"], ["pesto"], ["rice"], ["pesto"]], labels=kernel.labels)
     ndpp.Customers(kernel).update(Orders(baskets, ["<b>17", "<b>17", "18", "<b>17"])).save(tmp_path / "customers")
     with serving(create_app(model, customers=tmp_path / "customers")) as url:
-        context = browser.new_context(viewport={"width": 1440, "height": 900})
+        context = browser.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
         page, asked, errors = context.new_page(), [], []
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
         page.on("request", lambda request: asked.append(request.url))
@@ -595,7 +597,7 @@ def test_answers_in_a_context(browser, mixture, tmp_path):
     law = mixture.with_context(levels, shifts)
     ndpp.save(law, tmp_path / "trips")
     with serving(create_app(tmp_path / "trips")) as url:
-        context = browser.new_context(viewport={"width": 1440, "height": 900})
+        context = browser.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
         page, asked, errors = context.new_page(), [], []
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
         page.on("request", lambda request: asked.append(request))
@@ -676,7 +678,7 @@ def test_missions_are_shown_as_text(browser, mixture, tmp_path):
     """The missions of the model, and those that the basket probably belongs to; a name is text, whatever it looks like."""
     ndpp.save(mixture, tmp_path / "trips")
     with serving(create_app(tmp_path / "trips")) as url:
-        page, errors = browser.new_page(), []
+        page, errors = browser.new_page(reduced_motion="reduce"), []
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
         page.set_default_timeout(PATIENCE)
         page.goto(f"{url}/?item=bread&item=jam")
@@ -706,7 +708,7 @@ def test_fifty_thousand_items(browser, tmp_path):
         tmp_path / "m",
     )
     with serving(create_app(tmp_path / "m")) as url:
-        page = browser.new_page()
+        page = browser.new_page(reduced_motion="reduce")
         page.set_default_timeout(PATIENCE)
         page.goto(url)
         expect(page.locator("#about")).to_contain_text("50,000 items")

@@ -18,6 +18,7 @@ from ndpp._validation import check_count
 from ndpp.errors import InvalidInputError, PrecisionError, ZeroProbabilityError
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg.size_law import inclusion_matrix
+from ndpp.linalg.sizes import ROUNDED
 from ndpp.samplers.naive import dense, weights
 
 
@@ -42,8 +43,9 @@ def no_pair() -> ZeroProbabilityError:
 
 def safe_form(kernel: LowRankKernel, kept_rows: IntArray, missing: int) -> FloatArray:
     """Return M of one of the ``missing`` items that complete the rows kept, without L_A⁻¹: L_A may be singular. O(r⁴)."""
-    M, surviving = inclusion_matrix(kernel.coordinates, len(kept_rows) + missing, kernel.q_rows(kept_rows))
-    if surviving == 0:
+    size = len(kept_rows) + missing
+    M, surviving = inclusion_matrix(kernel.coordinates, size, kernel.q_rows(kept_rows))
+    if size > kernel.rank or surviving < ROUNDED:
         raise no_pair()
     if not abs(np.trace(M) - missing) < 1e-6:
         raise PrecisionError(
