@@ -37,7 +37,7 @@ JUDGED, RANKED = 20_000, 5000
 ANEW, UPDATED, NEVER = "fitted anew", "updated", "never updated"
 QUICK: dict[str, Any] = {"n_missions": 3, "rank": 4, "families": None, "max_epochs": 2}
 """Settings of the models of a quick run."""
-MOST_ITEMS = 100
+MAX_BASKET_ITEMS = 100
 """Largest order, as elsewhere."""
 
 
@@ -86,7 +86,7 @@ def load_months() -> list[Baskets]:
     baskets = Baskets.from_frame(lines, basket="basket", item="item")
     assert baskets.basket_ids is not None
     month = month[np.array(baskets.basket_ids, np.int64)]
-    return [baskets[month == k].select(max_size=MOST_ITEMS) for k in range(1, 13)]
+    return [baskets[month == k].select(max_size=MAX_BASKET_ITEMS) for k in range(1, 13)]
 
 
 def write_months(months: Sequence[Baskets], path: Path) -> None:

@@ -33,7 +33,7 @@ BASKETS = (
     ("Baby diapers",),
 )
 """Baskets to complete."""
-COMMON = 0.01
+MIN_PAIR_SHARE = 0.01
 """Only items in at least this fraction of baskets are searched for pairs."""
 BUDGET, N_DINNERS = 15.0, 4
 """Dollars for a dinner, and how many dinners are drawn."""
@@ -141,7 +141,7 @@ def show_missions(mixture: Mixture) -> tuple[Mission, ...]:
 def show_pairs(mixture: Mixture) -> Pairs:
     """Print which items are tied, whatever the mission, and return these pairs."""
     _title("What goes together on any trip")
-    common = int(np.count_nonzero(mixture.inclusion_probabilities() >= COMMON))
+    common = int(np.count_nonzero(mixture.inclusion_probabilities() >= MIN_PAIR_SHARE))
     pairs = answers.pairs(mixture, n=8, popular=common)
     print("A lift of 2: together twice as often as if bought independently; by ties: apart from the kind of trip.\n")
     print(pairs)

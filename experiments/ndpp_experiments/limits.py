@@ -28,7 +28,7 @@ from ndpp_experiments.plots import Bar, rejections
 from ndpp_experiments.record import Finding, Result, Say, number
 from ndpp_experiments.timing import Stopwatch
 
-NEGLIGIBLE_P, SURE = 1e-4, 4.0
+NEGLIGIBLE_P, MAX_DEVIATIONS = 1e-4, 4.0
 """A smaller p-value would show another distribution, and estimates are within so many standard errors of exact values."""
 N_SMALL = 9
 """Items of the law that is enumerated."""
@@ -70,7 +70,7 @@ def measure(*, quick: bool, seed: int, say: Say) -> Result:
     findings = [
         Finding("P(limits) of accepted proposals and from generating functions, largest difference in standard errors", "",
                 number(max(abs(row.chance - (row.exact or 0.0)) / row.error for row in known)),
-                all(abs(row.chance - (row.exact or 0.0)) < SURE * row.error for row in known)),
+                all(abs(row.chance - (row.exact or 0.0)) < MAX_DEVIATIONS * row.error for row in known)),
         *(Finding(row.limits, "", f"{number(row.proposals)} proposals, {number(1e3 * row.seconds)} ms; "
                   f"without tilts {number(row.proposals_untilted)}, {number(1e3 * row.seconds_untilted)} ms") for row in found),
         *(Finding(f"{row.method}: total variation from the truth (noise of {row.samples:,} draws)", "",

@@ -46,7 +46,7 @@ FOLDER = "NDPP_NEW_ITEMS"
 """Environment variable that names the folder of fitted models."""
 HIDDEN, TEST, TOP = 0.1, 0.1, 10
 """Shares of the items that are hidden and of the baskets to test on, and the length of a list."""
-MOST_JUDGED, MOST_RANKED, MOST_SCORED = 1000, 250, 2000
+MAX_JUDGED, MAX_RANKED, MAX_SCORED = 1000, 250, 2000
 """Most test baskets that are completed with new items, with all items, and that are scored."""
 NEGLIGIBLE = 1e-6
 """Components of a smaller posterior are left out of what ties change in the scores of a basket."""
@@ -181,7 +181,7 @@ def _fitted(split: Split, features: bool, settings: dict[str, Any], *, seed: int
 
 
 def _judged_fit(name: str, split: Split, law: Any, features: bool) -> Fit:
-    cut = [kept for basket in split.test[:MOST_SCORED] if len(kept := basket[basket < len(split.known)])]
+    cut = [kept for basket in split.test[:MAX_SCORED] if len(kept := basket[basket < len(split.known)])]
     values = law.log_probs(Baskets.from_lists(cut, n_items=len(split.known)))
     error = float(values.std() / np.sqrt(len(values)))
     sizes = len(split.labels), len(split.new), len(split.train)
@@ -199,7 +199,7 @@ def judged(data: str, split: Split, plain: Any, featured: Any, seed: int, say: S
     """Return how high the hidden items are ranked."""
     rng, n_known = np.random.default_rng([seed, 36]), len(split.known)
     found = [basket for basket in split.test if (basket >= n_known).any() and (basket < n_known).any()]
-    found = [found[i] for i in rng.permutation(len(found))[:MOST_JUDGED]]
+    found = [found[i] for i in rng.permutation(len(found))[:MAX_JUDGED]]
     wanted = np.array([rng.choice(basket[basket >= n_known]) for basket in found])
     cases = Cases(Baskets.from_lists([basket[basket < n_known] for basket in found], n_items=n_known), wanted)
     rows_of = partial(_rows, data, cases, {})
@@ -223,7 +223,7 @@ def judged(data: str, split: Split, plain: Any, featured: Any, seed: int, say: S
         (plain, {"like, by text": text, "like, by last word": ends}),
         (featured, {"features": None}),
     ):
-        posterior, ranked = posteriors_and_scores(model, cases.given, MOST_RANKED)
+        posterior, ranked = posteriors_and_scores(model, cases.given, MAX_RANKED)
         say(f"{data}: scores of {len(ranked)} baskets")
         for method, like in ways.items():
             own = guesses["by last word" if like is ends else "by text"]
@@ -234,7 +234,7 @@ def judged(data: str, split: Split, plain: Any, featured: Any, seed: int, say: S
                 rows += rows_of(method, how, new, np.hstack([ranked, new[: len(ranked)]]))
     law = plain.add_items(text, known_shares, keep="sets")
     given = Baskets._trusted(cases.given.indptr, cases.given.indices, law.n_items, None)
-    posterior, ranked = posteriors_and_scores(law, given, MOST_RANKED)
+    posterior, ranked = posteriors_and_scores(law, given, MAX_RANKED)
     new = posterior @ law._inclusions_of(np.arange(n_known, law.n_items))
     rows += rows_of("like, by text, keeping sets", "known", new, ranked)
     say(f"{data}: {len(wanted)} baskets are judged")
@@ -275,7 +275,7 @@ def _rows(
     ``beside`` are the percentiles of the first method, popularity.
     """
     n_known, rows = cases.given.n_items, []
-    of_all = scores[:MOST_RANKED] if of_all is None else of_all
+    of_all = scores[:MAX_RANKED] if of_all is None else of_all
     new = scores[:, n_known:] if scores.shape[1] == of_all.shape[1] else scores
     for among, found, first in (("new", new, n_known), ("all", of_all, 0)):
         ranks, total = _ranks(found, cases, first)

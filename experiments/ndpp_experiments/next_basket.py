@@ -41,7 +41,7 @@ from ndpp_experiments.record import Finding, Result, Say
 OURS, KS = "`ndpp.Customers`", (10, 20)
 LISTS = ("all items", "all items, repeats count", "all items, new ones count", "bought before", "new to the customer")
 """Which items are listed and, where not all are, which of the last basket count."""
-MOST_BASKET = 100
+MAX_BASKET_ITEMS = 100
 VALIDATION = 1500
 """Most validation customers on whom settings are chosen."""
 WITHIN = 1000
@@ -331,7 +331,7 @@ def complete_journey_orders() -> Orders:
     sold, kinds = data["transactions"], data["products"].set_index("product_id")["product_type"]
     sold = sold.assign(item=sold["product_id"].map(kinds)).dropna(subset=["item"])
     orders = Orders.read(sold, basket="basket_id", item="item", customer="household_id", time="transaction_timestamp")
-    return orders[orders.baskets.sizes <= MOST_BASKET]
+    return orders[orders.baskets.sizes <= MAX_BASKET_ITEMS]
 
 
 def sequence_orders(sequences: dict[str, list[list[int]]]) -> Orders:

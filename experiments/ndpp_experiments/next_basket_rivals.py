@@ -19,7 +19,7 @@ from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.baskets.orders import Orders
 
-LEAST = 3
+MIN_BASKETS = 3
 """Customers with fewer baskets are not predicted; all their baskets are for training."""
 AT_A_TIME = 1500
 """Customers whose scores are in memory at a time."""
@@ -52,7 +52,7 @@ class Histories:
         assert orders.customers is not None
         names, customers = np.unique(orders.customers, return_inverse=True)
         counts = np.bincount(customers)
-        is_few = counts < LEAST
+        is_few = counts < MIN_BASKETS
         order = np.lexsort((np.arange(len(customers)), customers, is_few[customers]))
         baskets, customers = orders.baskets[order], customers[order]
         is_last = np.append(customers[1:] != customers[:-1], True) & ~is_few[customers]

@@ -22,18 +22,18 @@ from ndpp.errors import MissingExtraError, needing
 from ndpp_experiments.plots import effects
 from ndpp_experiments.record import Finding, Result, Say
 
-FEWEST_WEEKS, FEWEST_BASKETS = 50, 300
+MIN_WEEKS, MIN_BASKETS = 50, 300
 """Items with fewer weeks of sales, of 53, or fewer baskets are left out."""
 ONE_PRICE = 0.8
 """Least share of purchases at the median price of their store and week."""
-LEAST_PRICE = 0.05
+MIN_PRICE = 0.05
 UNTIL = 39
 """Last week that the held-out check learns from."""
 WITHOUT_PROMOTION = 0.02
 """Most stores, as a share, with a display or a mailer in weeks that count as without any."""
 EFFECT, BESIDE = -1.5, "beside displays and mailers"
 """The effect of the price in synthetic baskets, and the estimate that recovers it."""
-SURE = 4.0
+MAX_DEVIATIONS = 4.0
 """A synthetic estimate is within so many standard errors of the truth."""
 
 
@@ -85,7 +85,7 @@ def measure(*, quick: bool, seed: int, say: Say) -> Result:
     truth = made[BESIDE, "price"]
     findings = [
         Finding(f"synthetic baskets with an effect of {EFFECT:g}", "", f"{truth.effect:.2f} ± {truth.error:.2f}",
-                abs(truth.effect - EFFECT) < SURE * truth.error),
+                abs(truth.effect - EFFECT) < MAX_DEVIATIONS * truth.error),
         *(Finding(f"{row.model}: {row.variable}", "", f"{row.effect:.2f} ± {row.error:.2f}") for row in [*found, *departments]),
         Finding(f"weeks after {UNTIL}, with the effect {beta:.2f} of those before, nats gained per 1,000 baskets", "",
                 f"{gain:.0f} ± {error:.0f}"),
@@ -233,8 +233,8 @@ def load_panel(seed: int) -> tuple[Panel, list[str]]:
     sold["half"] = sold["household_id"].map(half)
     baskets = sold.groupby(["week", "half"])["basket_id"].nunique()
     seen = sold.groupby("product_id").agg(weeks=("week", "nunique"), baskets=("basket_id", "nunique"))
-    usual = sold["product_id"].map((seen["weeks"] >= FEWEST_WEEKS) & (seen["baskets"] >= FEWEST_BASKETS))
-    sold = sold[usual & (sold["price"] >= LEAST_PRICE)]
+    usual = sold["product_id"].map((seen["weeks"] >= MIN_WEEKS) & (seen["baskets"] >= MIN_BASKETS))
+    sold = sold[usual & (sold["price"] >= MIN_PRICE)]
     place = sold.groupby(["product_id", "store_id", "week"])["price"]
     is_one = ((sold["price"] / place.transform("median") - 1).abs() < 0.005)[place.transform("size") > 1]
     alike = is_one.groupby(sold["product_id"]).mean()

@@ -31,7 +31,7 @@ PUBLISHED = {
     "gear": -9.04, "gifts": -3.47, "health": -7.24, "media": -7.69, "moms": -3.53, "safety": -4.28, "strollers": -5.00, "toys": -7.62,
 }  # fmt: skip
 """Mean test log-likelihood of SimplePGC."""
-QUICK, FEW, EPOCHS = ("gifts", "moms"), 150, 1
+QUICK, QUICK_REGISTRIES, EPOCHS = ("gifts", "moms"), 150, 1
 """Categories of a quick run, training registries of each, and epochs."""
 MODEL = "MixtureNDPP"
 
@@ -102,7 +102,9 @@ def _splits(quick: bool, seed: int) -> Iterator[tuple[str, Baskets, Baskets, Bas
 
 def _fitted(category: str, train: Baskets, validation: Baskets, judged: Baskets, quick: bool, seed: int) -> Registry:
     began, options = time.perf_counter(), {"max_epochs": EPOCHS} if quick else {}
-    model = MixtureNDPP(random_state=seed, **options).fit(train[:FEW] if quick else train, validation=validation)
+    model = MixtureNDPP(random_state=seed, **options).fit(
+        train[:QUICK_REGISTRIES] if quick else train, validation=validation
+    )
     seconds, values = time.perf_counter() - began, model.score_samples(judged)
     return Registry(
         category, train.n_items, len(train), len(judged), float(values.mean()), float(values.std() / np.sqrt(len(values))),

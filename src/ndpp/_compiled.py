@@ -47,7 +47,7 @@ def interpreted(function: Function) -> Function:
     return source
 
 
-STEPS, CALL = 1e6, 2e3
+INTERPRETED_STEPS, STEPS_PER_CALL = 1e6, 2e3
 """Steps that Python takes in up to a second, before a function is compiled; and those that a call counts for."""
 _taken: defaultdict[Any, float] = defaultdict(float)
 
@@ -57,9 +57,9 @@ def soon(function: Function, steps: float) -> Function:
 
     To compile a sampler takes as long as many samples in Python, so that nothing is compiled for those who want a few.
     """
-    if getattr(function, "overloads", True) or _taken[function] + steps > STEPS or _is_cached(function):
+    if getattr(function, "overloads", True) or _taken[function] + steps > INTERPRETED_STEPS or _is_cached(function):
         return function
-    _taken[function] += CALL + steps
+    _taken[function] += STEPS_PER_CALL + steps
     found: Function = _in_python(function)
     return found
 

@@ -22,9 +22,9 @@ from ndpp.errors import needing
 BACKENDS = ("pandas", "polars", "pyarrow")
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Characters that a terminal would obey or cannot show: control characters, marks that reorder a line, halves of characters."""
-MOST_ROWS = 20
+SHOWN_ROWS = 20
 """Rows of a table on the screen."""
-WIDEST = 40
+NAME_WIDTH = 40
 """Characters of a name on the screen."""
 
 
@@ -138,10 +138,10 @@ def some(labels: Sequence[str] | None) -> str:
 
 def _cells(header: Sequence[str], lines: Sequence[Sequence[Any]]) -> tuple[list[list[str]], list[bool], int]:
     """Return the cells of the first lines with the header, which columns are numbers, and how many lines are left out."""
-    shown = lines[:MOST_ROWS]
+    shown = lines[:SHOWN_ROWS]
     numeric = [all(isinstance(line[i], int | float | None) for line in shown) for i in range(len(header))]
     cells = [
-        [f"{value:.4g}" if isinstance(value, float) else printable(str(value), WIDEST) for value in line]
+        [f"{value:.4g}" if isinstance(value, float) else printable(str(value), NAME_WIDTH) for value in line]
         for line in shown
     ]
     return [list(header), *cells], numeric, len(lines) - len(shown)

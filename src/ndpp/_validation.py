@@ -18,7 +18,7 @@ Array = TypeVar("Array", bound=AnyArray)
 PROBABILITY_TOLERANCE = 1e-8
 """How far outside [0, 1] a probability may be before it is an error rather than rounding."""
 
-LEAST_ODDS, MOST_ODDS = 1e-150, 1e150
+MIN_ODDS, MAX_ODDS = 1e-150, 1e150
 """Range of odds that are not zero."""
 
 
@@ -118,11 +118,11 @@ def check_odds(
     """Return ``value`` as a matrix of odds: 0, or within a range that leaves room for products. ``of`` names its rows and columns."""
     odds = check_matrix(value, name, shape=shape)
     with np.errstate(over="ignore"):  # no number in single precision is too large
-        bad = (odds < 0) | (odds > MOST_ODDS) | ((odds > 0) & (odds < LEAST_ODDS))
+        bad = (odds < 0) | (odds > MAX_ODDS) | ((odds > 0) & (odds < MIN_ODDS))
     if bad.any():
         i, j = np.argwhere(bad)[0]
         raise InvalidInputError(
-            f"{name} must be 0 or between {LEAST_ODDS:g} and {MOST_ODDS:g}; those of {of[0]} {i} and {of[1]} {j} are {odds[i, j]:g}"
+            f"{name} must be 0 or between {MIN_ODDS:g} and {MAX_ODDS:g}; those of {of[0]} {i} and {of[1]} {j} are {odds[i, j]:g}"
         )
     return odds
 

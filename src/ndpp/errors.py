@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from string import Formatter
 from typing import Any
 
-MOST_COMPARED = 20_000
+MAX_COMPARED_LABELS = 20_000
 """With more labels than this, similar ones are not searched for; the search takes about 10 µs per label."""
 
 
@@ -51,7 +51,7 @@ def similar(label: str, labels: Sequence[str], n: int = 3) -> tuple[str, ...]:
     """
     wanted = label.strip().casefold()
     within = [name for name in labels if wanted in name.casefold()] if len(wanted) > 2 else []
-    if within or len(labels) > MOST_COMPARED:
+    if within or len(labels) > MAX_COMPARED_LABELS:
         return tuple(sorted(within, key=len)[:n])
     close = get_close_matches(label, labels, n=n)
     if close:

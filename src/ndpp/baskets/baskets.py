@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from ndpp._show import MOST_ROWS, html_table, to_frame
+from ndpp._show import SHOWN_ROWS, html_table, to_frame
 from ndpp._types import AnyArray, IntArray, RngLike
 from ndpp._validation import check_count, frozen
 from ndpp.baskets import files, frames
@@ -391,7 +391,7 @@ class Baskets:
         return text + (", labelled" if self.labels else "") + (", with ids>" if self.basket_ids else ">")
 
     def _repr_html_(self) -> str:
-        shown = [(i, ", ".join(self.labelled(k))) for k, i in enumerate(self.ids_or_numbers[:MOST_ROWS])]
+        shown = [(i, ", ".join(self.labelled(k))) for k, i in enumerate(self.ids_or_numbers[:SHOWN_ROWS])]
         return html_table(repr(self).strip("<>"), ["basket", "items"], shown, n_lines=len(self))
 
     def labelled(self, i: int) -> tuple[str, ...]:

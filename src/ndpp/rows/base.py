@@ -19,7 +19,7 @@ from ndpp.errors import InvalidInputError, NDPPError, PrecisionError, RowsUnavai
 
 BLOCK_BYTES = 16 * 2**20
 """Bytes of a block, for stores that have no blocks of their own."""
-SPARSE = 8
+READ_ALL_FACTOR = 8
 """If fewer than one row in this many is needed, rows are fetched one by one; otherwise the whole store is read."""
 
 Result = TypeVar("Result")
@@ -217,7 +217,7 @@ class SelectedRows(Rows):
 
     def blocks(self) -> Blocks:
         """Yield the rows, block by block."""
-        if len(self.ids) * SPARSE >= len(self.source):
+        if len(self.ids) * READ_ALL_FACTOR >= len(self.source):
             return Rows.map_blocks(self.source, _same, self.ids)
         return ((where, self.source.rows(self.ids[where])) for where in slices(self.shape, self.dtype))
 
@@ -226,7 +226,7 @@ class SelectedRows(Rows):
     ) -> Iterator[tuple[slice, Result]]:
         """Yield ``function`` of every block; see :meth:`Rows.map_blocks`."""
         assert ids is None
-        if len(self.ids) * SPARSE >= len(self.source):
+        if len(self.ids) * READ_ALL_FACTOR >= len(self.source):
             return self.source.map_blocks(function, self.ids)
         return super().map_blocks(function)
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from ndpp._compiled import interruptible
 from ndpp._progress import counted
-from ndpp._show import MOST_ROWS as SHOWN
+from ndpp._show import SHOWN_ROWS as SHOWN
 from ndpp._show import html_table, to_frame
 from ndpp._stop import look
 from ndpp._types import AnyArray, IntArray, Jobs, RngLike
