@@ -172,7 +172,7 @@ def _rewrite_arrays(path: Path, **arrays: np.ndarray | None) -> None:
     old = load_file(path)
     new = {name: array for name, array in {**old, **arrays}.items() if array is not None}
     fields = {**model_files.load_header(path)._asdict(), "format": model_files.FORMAT, "crc32": model_files._crc32(new)}
-    fields |= {name: json.dumps(fields[name]) for name in ("labels", "metadata", "shards", "names")}
+    fields |= {name: json.dumps(fields[name]) for name in ("labels", "metadata", "shards", "names", "components")}
     fields |= {"digest": NO_DIGEST}
     save_file(new, path, {name: str(value) for name, value in fields.items() if value is not None})
     seal(path)
@@ -218,8 +218,8 @@ BAD = {
         "not one that ndpp.save wrote",
     ),
     "newer": (
-        lambda p: _rewrite_header(p, lambda m: m.update(format_version="8", ndpp_version="9.9")),
-        r"format version 8, written by ndpp 9\.9; this ndpp knows versions up to 7\. Upgrade with: pip install -U",
+        lambda p: _rewrite_header(p, lambda m: m.update(format_version="9", ndpp_version="9.9")),
+        r"format version 9, written by ndpp 9\.9; this ndpp knows versions up to 8\. Upgrade with: pip install -U",
     ),
     "a folder's index alone": (
         lambda p: _rewrite_header(p, lambda m: m.update(format_version="2")),

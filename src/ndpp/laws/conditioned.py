@@ -323,11 +323,6 @@ class Conditioned(Law):
     def _only_items(self, keep: IntArray) -> Conditioned:
         raise _not_here("items leave a law, not one under conditions")
 
-    @property
-    def format_version(self) -> int:
-        """Raise: it has no file."""
-        raise _not_here("a law under conditions has no file; save the law, and ask again")
-
     def _arrays(self) -> dict[str, Any]:
         raise _not_here("a law under conditions has no file; save the law, and ask again")
 

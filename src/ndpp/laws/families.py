@@ -85,9 +85,13 @@ class FamilyMixture(SharedTies):
     stored = {"X", "W", "odds", "component_weights", "item_odds", "families", "states"}, {"weights", *KEPT, *FEATURES}
 
     @property
-    def format_version(self) -> int:
+    def format_version(self) -> int:  # type: ignore[override]
         """The first version of the file format that holds such a mixture."""
         return max(4, super().format_version)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what its file says of it."""
+        return super().facts() | {"n_families": str(self.base.n_items)}
 
     def __init__(
         self, odds: Any, item_odds: Any, families: Any, states: Any, X: Any, W: Any, weights: Any, *,

@@ -2,7 +2,8 @@
 
 A kernel ("xw") is X, W and, where they matter, support, weights and background. A mixture with shared ties ("tied") is its base, odds,
 component_weights and perhaps log_normalizers; one over families ("families") has item_odds, families and states as well. Both may have
-what ``mixture.prepared()`` adds. Any other mixture ("mixture") has the arrays of component c under names such as "0.X". If the weights of
+what ``mixture.prepared()`` adds. Any other mixture ("mixture") has the arrays of component c under names such as "0.X", and what the header
+says of each component under ``components``, unless all are kernels. If the weights of
 a mixture depend on context, there is an array ``gate`` of β (:mod:`ndpp.laws.gate`). The header carries ``format`` ("ndpp-kernel"),
 ``format_version``, ``parametrisation``, ``ndpp_version``, ``nonempty`` if the empty set is left out, ``context`` if there is any, a CRC-32
 of the arrays, the labels, the names of components, whatever the caller adds, such as the training configuration, and a digest of all of
@@ -31,12 +32,8 @@ from ndpp._atomic import disk_errors, replacing, replacing_folder
 from ndpp._show import plain
 from ndpp._types import AnyArray
 from ndpp.errors import InvalidInputError
-from ndpp.laws.families import FamilyMixture
 from ndpp.laws.header import FORMAT, INDEX, MOST, NO_DIGEST, ModelHeader, Shard, bad, inside, open_model, read_raw, seal
-from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.law import Law
-from ndpp.laws.mixture import Mixture
-from ndpp.laws.tied import TiedMixture
+from ndpp.laws.law import KINDS, Law
 from ndpp.rows import FileRows, Rows, Stacked
 
 DTYPES = {"F16", "F32", "F64", "I64"}
@@ -45,13 +42,9 @@ MATRIX_DTYPES = {"F32": np.float32, "F64": np.float64}
 """Types of an X that is not read at once."""
 SHARD_BYTES = 128 * 2**20
 """Bytes of a shard of X; at most one is in memory."""
-KINDS: dict[str, type[LowRankKernel | Mixture]] = {
-    kind.parametrisation: kind for kind in (LowRankKernel, Mixture, TiedMixture, FamilyMixture)
-}
-"""What the header calls each kind of distribution."""
 
 
-def save(law: Any, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] | None = None) -> None:
+def save(law: object, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] | None = None) -> None:
     """Write a kernel or mixture, with its labels and support, to a safetensors file, or to a folder of them where X is not in memory.
 
     Parameters
@@ -68,6 +61,7 @@ def save(law: Any, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] 
     --------
     >>> import tempfile, numpy as np
     >>> path = tempfile.mkdtemp() + "/model.safetensors"
+    >>> from ndpp import LowRankKernel
     >>> save(LowRankKernel(np.eye(3), np.eye(3)), path, metadata={"rank": 3})
     >>> load(path).n_items, load_metadata(path)
     (3, {'rank': 3})
@@ -75,8 +69,7 @@ def save(law: Any, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] 
     about, law = getattr(law, "about", None), Law.required(law)
     if metadata is None and about is not None:
         metadata = about()
-    gate = {} if law.gate is None else {"gate": law.gate.shifts}
-    stored = {name: array for name, array in law._arrays().items() if array is not None} | gate
+    stored = law.stored_arrays()
     # safetensors writes memory as it is, so arrays must be in C order.
     arrays = {name: np.ascontiguousarray(array) for name, array in stored.items() if not isinstance(array, Rows)}
     if isinstance(X := stored.get("X"), Rows):
@@ -91,7 +84,7 @@ def save(law: Any, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] 
 
 def _write(
     path: str | os.PathLike[str],
-    law: LowRankKernel | Mixture,
+    law: Law,
     arrays: Mapping[str, AnyArray],
     metadata: Mapping[str, Any] | None,
     shards: Sequence[Shard] = (),
@@ -100,22 +93,14 @@ def _write(
         "format": FORMAT,
         "format_version": str(max(law.format_version, 2 if shards else 1, 6 * law.nonempty, 7 * bool(law.context))),
         "ndpp_version": importlib.metadata.version("ndpp"),
-        "parametrisation": law.parametrisation,
         "n_items": str(law.n_items),
-        "n_columns": str(len(arrays["W" if "W" in arrays else "0.W"])),
+        "n_columns": str(len(arrays.get("W", arrays.get("0.W", (0,))))),
         "labels": _json(law.labels, "labels"),
         "crc32": str(_crc32(arrays)),
         "digest": NO_DIGEST,
         "metadata": _json({} if metadata is None else dict(metadata), "metadata"),
     } | ({"shards": _json(shards, "shards")} if shards else {})
-    if isinstance(law, Mixture):
-        header |= {"n_components": str(len(law.weights)), "names": _json(law.names, "names")}
-    if isinstance(law, FamilyMixture):
-        header["n_families"] = str(law.base.n_items)
-    if law.nonempty:
-        header["nonempty"] = str(True)
-    if law.context:
-        header["context"] = _json(law.context, "context")
+    header |= {name: value if isinstance(value, str) else _json(value, name) for name, value in law.facts().items()}
     with replacing(path) as temporary, disk_errors(path):
         save_file(dict(arrays), temporary, header)
         seal(temporary)
@@ -139,9 +124,11 @@ def load(path: str | os.PathLike[str], *, lazy: bool = False) -> Any:
         The file is empty, truncated, corrupt, foreign, or of a newer format than this library knows.
     """
     with open_model(path) as (file, header):
-        kind = KINDS[header.parametrisation]
-        wanted, optional = (_names(names, header) for names in kind.stored)
-        wanted = wanted - ({"X"} if header.shards else set()) | (set() if header.context is None else {"gate"})
+        try:
+            wanted, optional = _names(header)
+        except KeyError as unknown:
+            raise bad(path, f"it is a law of the kind {unknown}; import the module that defines it first") from None
+        wanted = wanted - ({"X"} if header.shards else set())
         names = set(file.keys())
         if not wanted <= names <= wanted | optional:
             expected = f"{', '.join(sorted(wanted, reverse=True))}, perhaps {', '.join(sorted(optional, reverse=True))}"
@@ -166,17 +153,24 @@ def load(path: str | os.PathLike[str], *, lazy: bool = False) -> Any:
     if crc != header.crc32:
         raise bad(path, "its arrays do not match their checksum; it is corrupt. Copy it again from where it came")
     try:
-        shifts = arrays.pop("gate", None)
-        law: Any = kind._from_arrays(arrays, header)
-        law = law.framed(law.frame._replace(nonempty=True)) if header.nonempty else law
-        return law if header.context is None else law.with_context(header.context, shifts)
+        return Law.from_stored(arrays, header)
     except InvalidInputError as reason:
         raise bad(path, f"its arrays are no valid kernel: {reason}") from reason
 
 
-def _names(names: set[str], header: ModelHeader) -> set[str]:
-    """Return the names of arrays, with the number of each component in the place of {c}."""
-    return {name.format(c=c) for name in names for c in range(header.n_components if "{c}" in name else 1)}
+def _names(header: ModelHeader) -> tuple[set[str], set[str]]:
+    """Return the names of the arrays that a file must have, and of those that it may."""
+    if header.components:
+        found = [_names(part) for part in header.components]
+        wanted, optional = ({f"{c}.{name}" for c, both in enumerate(found) for name in both[i]} for i in (0, 1))
+        wanted |= {"component_weights"}
+    else:  # the number of each component is in the place of {c}
+        sides = KINDS[header.parametrisation].stored
+        each = range(header.n_components)
+        wanted, optional = (
+            {name.format(c=c) for name in side for c in (each if "{c}" in name else (0,))} for side in sides
+        )
+    return wanted | (set() if header.context is None else {"gate"}), optional
 
 
 def load_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:

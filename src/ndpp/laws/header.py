@@ -17,11 +17,12 @@ from safetensors import SafetensorError, safe_open
 from ndpp.errors import InvalidInputError, ModelFileError, UncheckedModelWarning
 
 FORMAT = "ndpp-kernel"
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 """The newest version that this library reads: 1 for plain files, 2 for folders, 3 for mixtures, 4 for families, 5 for prepared ones, 6 for
-distributions that leave out the empty set, 7 for weights that depend on context, and for what features say about new items."""
+distributions that leave out the empty set, 7 for weights that depend on context and for what features say about new items, 8 for mixtures
+of any laws and for laws of other kinds."""
 PARAMETRISATIONS = ("xw",), ("xw", "tied", "mixture", "families")
-"""Before version 3, and from then on."""
+"""Before version 3, and before version 8."""
 FIELDS = {"format", "format_version", "ndpp_version", "parametrisation", "n_items", "n_columns", "labels", "crc32", "metadata", "shards",
           "n_components", "names"}  # fmt: skip
 """The fields of files without a digest."""
@@ -67,6 +68,8 @@ class ModelHeader(NamedTuple):
     nonempty: bool = False
     context: dict[str, tuple[str, ...]] | None = None
     """Columns of context and their values."""
+    components: tuple[ModelHeader, ...] = ()
+    """Those of the components of a mixture that are not all kernels."""
 
 
 @contextmanager
@@ -167,7 +170,7 @@ def _parsed(fields: dict[str, str], path: str | os.PathLike[str], *, n_arrays: i
             f"it has format version {version}, written by ndpp {fields.get('ndpp_version', '?')}; this ndpp knows "
             f"versions up to {FORMAT_VERSION}. Upgrade with: pip install -U ndpp",
         )
-    if version < 1 or fields["parametrisation"] not in PARAMETRISATIONS[version > 2]:
+    if version < 1 or (version < 8 and fields["parametrisation"] not in PARAMETRISATIONS[version > 2]):
         raise ValueError(f"format_version {version}, parametrisation {fields['parametrisation']!r}")
     families = fields["parametrisation"] == "families"
     tied = families or fields["parametrisation"] == "tied"  # components are rows of one array
@@ -176,7 +179,7 @@ def _parsed(fields: dict[str, str], path: str | os.PathLike[str], *, n_arrays: i
         raise ValueError(f"format_version {version}, {len(shards)} shards")
     if "context" in fields and (version < 7 or fields["parametrisation"] == "xw"):
         raise ValueError(f"format_version {version}, parametrisation {fields['parametrisation']!r}, with context")
-    return ModelHeader(
+    header = ModelHeader(
         format_version=version,
         ndpp_version=fields["ndpp_version"],
         parametrisation=fields["parametrisation"],
@@ -192,6 +195,22 @@ def _parsed(fields: dict[str, str], path: str | os.PathLike[str], *, n_arrays: i
         nonempty=_flag(fields.get("nonempty", "False"), "nonempty"),
         context=_context(fields["context"]) if "context" in fields else None,
     )
+    parts = _list(fields.get("components", "[]"), "components") or ()
+    return header._replace(components=tuple(_component(part, header, n_arrays) for part in parts))
+
+
+def _component(fields: Any, header: ModelHeader, n_arrays: int) -> ModelHeader:
+    """Return the header of one component of a mixture."""
+    if not (isinstance(fields, dict) and all(isinstance(value, str) for value in fields.values())):
+        raise ValueError(f"a component should have fields; one is {fields!r:.80}")
+    shared = {
+        "format_version": "8",
+        "ndpp_version": header.ndpp_version,
+        "n_items": str(header.n_items),
+        "n_columns": "1",
+    }
+    plain = {"labels": "null", "crc32": "0", "metadata": "{}"}
+    return _parsed({**shared, **plain, **fields}, "", n_arrays=n_arrays)._replace(labels=header.labels)
 
 
 def _json(text: str | bytes) -> Any:

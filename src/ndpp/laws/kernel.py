@@ -356,7 +356,7 @@ class LowRankKernel(WeighedSets):
     # -- files ---------------------------------------------------------------------------------------------------------------
 
     @property
-    def format_version(self) -> int:
+    def format_version(self) -> int:  # type: ignore[override]
         """Backgrounds came with version 3."""
         return 1 if self.background is None else 3
 

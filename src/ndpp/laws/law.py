@@ -57,6 +57,10 @@ NEGLIGIBLE_FOR_SIZES = 1e-9
 """Components of a smaller posterior given an item do not count for the sizes of its sets; those left out have C times as much."""
 
 
+KINDS: dict[str, type[Law]] = {}
+"""The kinds of laws that files can hold, by what they call them. A class that names its ``parametrisation`` is one of them."""
+
+
 class Law(Moments, Changes, ABC):
     """A distribution over sets of items."""
 
@@ -190,15 +194,16 @@ class Law(Moments, Changes, ABC):
     """What files call distributions of this kind."""
     stored: ClassVar[tuple[set[str], set[str]]]
     """The arrays that their files must hold, and those that they may; {c} stands for the number of each component."""
+    format_version = 8
+    """The first version of the file format that holds such a distribution."""
+
+    def __init_subclass__(cls) -> None:
+        if "parametrisation" in vars(cls):
+            KINDS[cls.parametrisation] = cls
 
     def prepared(self) -> Self:
         """Return the same distribution with what its first answers need at hand, for its file to keep: itself, if that is nothing."""
         return self
-
-    @property
-    @abstractmethod
-    def format_version(self) -> int:
-        """The first version of the file format that holds such a distribution."""
 
     @abstractmethod
     def _arrays(self) -> dict[str, Any]:
@@ -208,6 +213,27 @@ class Law(Moments, Changes, ABC):
     @abstractmethod
     def _from_arrays(cls, arrays: dict[str, Any], header: ModelHeader) -> Law:
         """Return the distribution with these arrays; raise if there is none."""
+
+    def stored_arrays(self) -> dict[str, Any]:
+        """Return all arrays of its file."""
+        gate = {} if self.gate is None else {"gate": self.gate.shifts}
+        return {name: array for name, array in self._arrays().items() if array is not None} | gate
+
+    def facts(self) -> dict[str, Any]:
+        """Return what its file says of it beside arrays and labels; what is not text becomes JSON."""
+        nonempty, context = (
+            {"nonempty": "True"} if self.nonempty else {},
+            {"context": self.context} if self.context else {},
+        )
+        return {"parametrisation": self.parametrisation, **nonempty, **context}
+
+    @staticmethod
+    def from_stored(arrays: dict[str, Any], header: ModelHeader) -> Law:
+        """Return the law of a file from its arrays and its header."""
+        shifts = arrays.pop("gate", None)
+        law = KINDS[header.parametrisation]._from_arrays(arrays, header)
+        law = law.framed(law.frame._replace(nonempty=header.nonempty or law.nonempty))
+        return law if header.context is None else law.with_context(header.context, shifts)
 
     @property
     def _scoring(self) -> Scoring[Law]:
@@ -687,6 +713,19 @@ class Law(Moments, Changes, ABC):
         if not known or (self.gate is None and check_choice(unknown, "unknown", ("error", "skip")) == "skip"):
             return self
         return self._in_context(self.weights_at(known, unknown=unknown), tuple(known))
+
+    def with_context(self, levels: Mapping[str, Sequence[str]], shifts: Any) -> Self:
+        """Return the same components with weights that depend on context: w_c(x) ∝ w_c exp(Σ_f β_f[x_f, c]). See :meth:`at`.
+
+        ``levels`` names the values of each column f, and ``shifts`` holds β, with a row for each value of the first column, then of the
+        second, …, and a column for each component.
+        """
+        gate = Gate({str(name): tuple(map(str, words)) for name, words in levels.items()}, shifts)
+        if gate.shifts.shape[1] != len(self.weights):
+            raise InvalidInputError(
+                f"gate should have {len(self.weights)} columns, one per component; it has {gate.shifts.shape[1]}"
+            )
+        return self.framed(self.frame._replace(gate=gate))
 
     def weights_at(self, context: Mapping[str, object], *, unknown: str = "error") -> FloatArray:
         """Return the weights of the components in a context."""

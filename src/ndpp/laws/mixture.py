@@ -7,6 +7,7 @@ a mixture is a mixture again. Probabilities are averages over the components, an
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -21,7 +22,6 @@ from ndpp.errors import InvalidInputError, NoConditionalKernelError, ZeroProbabi
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.changes import Alike
 from ndpp.laws.frame import Frame, of_components
-from ndpp.laws.gate import Gate
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law, log_sum
@@ -73,9 +73,9 @@ class Mixture(Law):
     """The class of mixtures with shared ties, which builds on this one; ``ndpp/laws/__init__.py`` connects it."""
 
     @property
-    def format_version(self) -> int:
+    def format_version(self) -> int:  # type: ignore[override]
         """The first version of the file format that holds such a mixture."""
-        return 3
+        return 8 if "components" in self.facts() else 3
 
     def __init__(self, components: Sequence[Law], weights: Any, *, names: Sequence[str] | None = None) -> None:
         components = tuple(components)
@@ -213,10 +213,19 @@ class Mixture(Law):
 
     def _arrays(self) -> dict[str, Any]:
         arrays: dict[str, Any] = {"component_weights": self.weights}
-        for c, kernel in enumerate(self._plain_components):
-            own = kernel._arrays() | {"X": kernel.X.read() if isinstance(kernel.X, Rows) else kernel.X}
+        for c, law in enumerate(self._plain_components):
+            own = {
+                name: array.read() if isinstance(array, Rows) else array for name, array in law.stored_arrays().items()
+            }
             arrays |= {f"{c}.{name}": array for name, array in own.items()}
         return arrays
+
+    def facts(self) -> dict[str, Any]:
+        """Return what its file says of it and, if they are not all kernels, of its components."""
+        parts = [law.facts() for law in self._plain_components]
+        plain = all(part["parametrisation"] == LowRankKernel.parametrisation for part in parts)
+        found = super().facts() | {"n_components": str(len(self.weights)), "names": self.names}
+        return found if plain else found | {"components": [_texts(part) for part in parts]}
 
     @classmethod
     def _from_arrays(cls, arrays: dict[str, Any], header: ModelHeader) -> Mixture:
@@ -225,23 +234,13 @@ class Mixture(Law):
         for name, array in arrays.items():
             c, _, own = name.partition(".")
             parts[int(c)][own] = array
-        kernels = [LowRankKernel._from_arrays(part, header) for part in parts]
-        return Mixture(kernels, weights, names=header.names)
+        headers = header.components or [
+            header._replace(parametrisation=LowRankKernel.parametrisation, context=None)
+        ] * len(parts)
+        plain = (Law.from_stored(part, own._replace(nonempty=False)) for part, own in zip(parts, headers, strict=True))
+        return Mixture(list(plain), weights, names=header.names)
 
     # -- mixtures again ------------------------------------------------------------------------------------------------------
-
-    def with_context(self, levels: Mapping[str, Sequence[str]], shifts: Any) -> Mixture:
-        """Return the same mixture with weights that depend on context: w_c(x) ∝ w_c exp(Σ_f β_f[x_f, c]). See :meth:`at`.
-
-        ``levels`` names the values of each column f, and ``shifts`` holds β, with a row for each value of the first column, then of the
-        second, …, and a column for each component.
-        """
-        gate = Gate({str(name): tuple(map(str, words)) for name, words in levels.items()}, shifts)
-        if gate.shifts.shape[1] != len(self.weights):
-            raise InvalidInputError(
-                f"gate should have {len(self.weights)} columns, one per component; it has {gate.shifts.shape[1]}"
-            )
-        return self.framed(self.frame._replace(gate=gate))
 
     def only(self, components: Sequence[int]) -> Mixture:
         """Return the distribution given that the component is one of these."""
@@ -294,6 +293,11 @@ class Mixture(Law):
     def _each(self, components: Iterable[Law]) -> Mixture:
         """Return a mixture of these components instead."""
         return Mixture(list(components), self.weights, names=self.names)
+
+
+def _texts(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return facts as a header writes them."""
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in facts.items()}
 
 
 def _covariances(law: Law, first: IntArray, second: IntArray) -> FloatArray:

@@ -66,9 +66,13 @@ class SharedTies(Mixture):
     _last_sides: tuple[int, FloatArray] = (-1, np.empty(0))
 
     @property
-    def format_version(self) -> int:
+    def format_version(self) -> int:  # type: ignore[override]
         """The first version of the file format that holds such a mixture."""
-        return 7 if self.features is not None else 5 if self._kept else super().format_version
+        return 7 if self.features is not None else 5 if self._kept else 3
+
+    def facts(self) -> dict[str, Any]:
+        """Return what its file says of it."""
+        return Law.facts(self) | {"n_components": str(len(self.weights)), "names": self.names}
 
     def prepared(self) -> Self:
         """Return the same mixture with N_c of all components and the moments of their sizes at hand. Files keep them, 8 C r² bytes.

@@ -21,7 +21,7 @@ import numpy as np
 from ndpp._stop import look
 from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_items
-from ndpp.errors import BudgetExceededError, ImpossibleSizeError, InvalidInputError
+from ndpp.errors import BudgetExceededError, ImpossibleSizeError
 from ndpp.items.base import look_up_cdf
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.kernel import LowRankKernel
@@ -33,6 +33,7 @@ from ndpp.laws.shared import SharedTies
 from ndpp.samplers.base import Draw, Engine, Sampler, cuda_device, with_engine
 from ndpp.samplers.exact import Exact
 from ndpp.samplers.exact.ladder import Cache
+from ndpp.samplers.item_by_item import ItemByItem
 from ndpp.samplers.shared import Begun, begin
 from ndpp.samplers.unions import Proposal, propose_from
 
@@ -269,7 +270,8 @@ def _bytes_of(value: Any, seen: set[int], caches: list[Cache]) -> int:
 
 @singledispatch
 def _prepare(law: Law, asked: Asked) -> Sampler:
-    raise InvalidInputError(f"samples are drawn from kernels and mixtures; got a {type(law).__name__}")
+    ids, excluded = check_items(asked.given, law, "given"), check_items(asked.exclude, law, "exclude")
+    return ItemByItem.prepare(law, size=asked.size, given=ids, exclude=excluded)
 
 
 def _all_given(law: Law, ids: IntArray, size: int | None) -> LawSampler:
