@@ -128,7 +128,7 @@ def test_absurd_gates_are_refused(tmp_path: Path, levels, shifts, message: str):
     header, arrays = files.load_header(path), load_file(path) | {"gate": np.ascontiguousarray(shifts)}
     fields = header._asdict() | {"format": files.FORMAT, "crc32": files._crc32(arrays), "digest": NO_DIGEST}
     fields = {name: value for name, value in fields.items() if value is not None and name != "shards"}
-    fields |= {name: json.dumps(fields[name]) for name in ("labels", "metadata", "names")} | {
+    fields |= {name: json.dumps(fields[name]) for name in ("labels", "metadata", "names", "components")} | {
         "context": json.dumps(levels)
     }
     save_file(arrays, path, {name: str(value) for name, value in fields.items()})

@@ -74,7 +74,7 @@ class Conditioned(Law):
         """Return the whole law under what was asked of this one."""
         return self.whole.under(ask)
 
-    def _again(self, whole: Law) -> Conditioned:
+    def _on(self, whole: Law) -> Conditioned:
         """Return another law under the same conditions."""
         return Conditioned(whole, self.given, self.size, self.limits)
 
@@ -82,11 +82,11 @@ class Conditioned(Law):
         """Return the same conditions on the whole law with weights for which those of this law are as wanted."""
         with np.errstate(divide="ignore", invalid="ignore"):
             prior = np.where(frame.weights > 0, frame.weights * self.whole.weights / self.weights, 0.0)
-        return self._again(self.whole.framed(self.whole.frame.weighted(prior / prior.sum())._replace(gate=frame.gate)))
+        return self._on(self.whole.framed(self.whole.frame.weighted(prior / prior.sum())._replace(gate=frame.gate)))
 
     def named(self, catalogue: Catalogue) -> Conditioned:
         """Return the same conditions over a catalogue of as many items."""
-        return self._again(self.whole.named(catalogue))
+        return self._on(self.whole.named(catalogue))
 
     def _condition(self, ids: IntArray) -> Conditioned:
         given = np.union1d(self.given, ids)
@@ -97,14 +97,14 @@ class Conditioned(Law):
     def _tilt(self, ids: IntArray, factors: FloatArray | None) -> Conditioned:
         if len(gone := np.setdiff1d(self.given, ids)):
             raise ZeroProbabilityError(f"item {gone[0]} is given, so it cannot be excluded")
-        return self._again(self.whole._tilted_by(ids, factors))
+        return self._on(self.whole._tilted_by(ids, factors))
 
     def _tilted_by(self, ids: IntArray, factors: FloatArray | None) -> Conditioned:
         return self._tilt(ids, factors)
 
     def without_empty(self) -> Conditioned:
         """Return the same law given that there is an item."""
-        return self if len(self.given) or self.size else self._again(self.whole.without_empty())
+        return self if len(self.given) or self.size else self._on(self.whole.without_empty())
 
     # -- weights -----------------------------------------------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ class Conditioned(Law):
     def _apart(self) -> list[Conditioned]:
         """The components under the same limits, if they are mixtures themselves."""
         nested = len(self.whole.weights) > 1 and self.whole._parts(NO_ITEMS) is None
-        return [self._again(part) for part in self.whole.components] if nested else []
+        return [self._on(part) for part in self.whole.components] if nested else []
 
     @property
     def _chances(self) -> FloatArray:
@@ -211,7 +211,7 @@ class Conditioned(Law):
 
     @property
     def _plain_components(self) -> Sequence[Law]:
-        return [self._again(part) for part in self.whole.components]
+        return [self._on(part) for part in self.whole.components]
 
     def log_normalizers(self) -> FloatArray:
         """Return log 1/P_c(∅), infinite where the empty set is not possible."""

@@ -15,7 +15,7 @@ certain: their rows of X become 0, W becomes that of the base given them, and a_
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,7 +27,7 @@ from ndpp._validation import check_matrix, check_odds, owned
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels
 from ndpp.laws.catalogue import Catalogue
-from ndpp.laws.frame import ONE, Frame, of_components
+from ndpp.laws.frame import ONE, of_components
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import checked_frame
@@ -82,6 +82,7 @@ class FamilyMixture(SharedTies):
 
     patterns: Patterns
     parametrisation = "families"
+    _fields = "odds", "patterns", "base", "_kept", "catalogue", "frame"
     stored = {"X", "W", "odds", "component_weights", "item_odds", "families", "states"}, {"weights", *KEPT, *FEATURES}
 
     @property
@@ -101,44 +102,16 @@ class FamilyMixture(SharedTies):
         patterns = Patterns.checked(families, states, item_odds, base.n_items)
         odds = check_odds(odds, "odds", of=("component", "state"), shape=(None, len(patterns.states)))
         n_items = len(patterns.odds)
-        catalogue = Catalogue(n_items, check_labels(labels, n_items))
-        self._set(owned(odds), patterns, base, catalogue, checked_frame(weights, len(odds), names), {}, {})
-
-    def _set(
-        self, odds: AnyArray, patterns: Patterns, base: LowRankKernel, catalogue: Catalogue, frame: Frame, known: dict[str, Any],
-        kept: Mapping[str, FloatArray],
-    ) -> None:  # fmt: skip
-        self.odds, self.patterns, self.base, self.catalogue = odds, patterns, base, catalogue
-        self.frame, self._known, self._kept = frame, known, kept
-
-    def _made(
-        self, frame: Frame, *, odds: AnyArray | None = None, patterns: Patterns | None = None, base: LowRankKernel | None = None,
-    ) -> FamilyMixture:  # fmt: skip
-        """Return a mixture over the same catalogue with other parts, which need no checks."""
-        made, odds = object.__new__(FamilyMixture), self.odds if odds is None else owned(odds)
-        made._set(odds, patterns or self.patterns, base or self.base, self.catalogue, frame, {}, {})
-        return made
-
-    def framed(self, frame: Frame) -> FamilyMixture:
-        """Return the same components in another frame."""
-        made = object.__new__(FamilyMixture)
-        made._set(self.odds, self.patterns, self.base, self.catalogue, frame, self._known, self._kept)
-        return made
+        self.odds, self.patterns, self.base, self._known, self._kept = owned(odds), patterns, base, {}, {}
+        self.catalogue = Catalogue(n_items, check_labels(labels, n_items))
+        self.frame = checked_frame(weights, len(odds), names)
 
     def named(self, catalogue: Catalogue) -> FamilyMixture:
         """Return the same mixture over a catalogue of as many items."""
-        made = object.__new__(FamilyMixture)
-        made._set(self.odds, self.patterns, self.base, catalogue, self.frame, self._known, self._kept)
-        return made
+        return self._again(catalogue=catalogue)
 
     def _over(self, base: LowRankKernel) -> FamilyMixture:
-        return self._made(self.frame, base=base)
-
-    def _keeping(self, kept: Mapping[str, FloatArray]) -> FamilyMixture:
-        made = object.__new__(FamilyMixture)
-        known = {name: value for name, value in self._known.items() if name != "touched"}
-        made._set(self.odds, self.patterns, self.base, self.catalogue, self.frame, known, kept)
-        return made
+        return self._again(base=base, _kept={})
 
     def _arrays(self) -> dict[str, Any]:
         patterns = self.patterns
@@ -157,7 +130,7 @@ class FamilyMixture(SharedTies):
 
     def single(self, c: int) -> FamilyMixture:
         """Return component c as a mixture of its own."""
-        return self._made(ONE, odds=self.odds[[c]])
+        return self._again(odds=owned(self.odds[[c]]), frame=ONE, _kept={})
 
     @of_components
     def largest(self) -> IntArray:
@@ -391,7 +364,8 @@ class FamilyMixture(SharedTies):
     # -- mixtures again ------------------------------------------------------------------------------------------------------
 
     def _chosen(self, which: IntArray) -> FamilyMixture:
-        return self._made(self.frame.of(which, np.full(len(which), 1 / len(which))), odds=self.odds[which])
+        frame = self.frame.of(which, np.full(len(which), 1 / len(which)))
+        return self._again(odds=owned(self.odds[which]), frame=frame, _kept={})
 
     def _given(self, ids: IntArray) -> FamilyMixture:
         """Return all components given items: again a mixture over the same families."""
@@ -408,14 +382,14 @@ class FamilyMixture(SharedTies):
         untied = LowRankKernel(
             self.base.X * keep[:, None], base.W, background=np.ones(len(keep)), magnitudes=base._magnitudes
         )
-        return self._made(self.frame, odds=odds[:-1].T, patterns=self.patterns.without(ids), base=untied)
+        return self._again(odds=owned(odds[:-1].T), patterns=self.patterns.without(ids), base=untied, _kept={})
 
     def _tilt(self, ids: IntArray, factors: FloatArray | None) -> FamilyMixture:
         """Return the same with item odds r times the factors."""
         s = np.zeros((self.n_items, 1))
         s[ids, 0] = 1.0 if factors is None else factors
         odds = check_odds(self.patterns.odds * s, "tilted odds", of=("item", "state"))
-        return self._made(self.frame, patterns=self.patterns.with_odds(odds))
+        return self._again(patterns=self.patterns.with_odds(odds), _kept={})
 
     def _with_new(self, odds: FloatArray) -> FamilyMixture:
         """Return the mixture with new items without ties, each alone in a family, given by their odds (C, m)."""

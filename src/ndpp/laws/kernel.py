@@ -21,14 +21,13 @@ from ndpp.baskets.labels import check_labels
 from ndpp.errors import InvalidInputError, InvalidKernelError, NoConditionalKernelError, PrecisionError
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.changes import Alike
-from ndpp.laws.frame import ONE, Frame
+from ndpp.laws.frame import ONE
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel_scoring import KernelScoring
 from ndpp.laws.matrices import Definite, dense_parts, feature_rows, odds_of_marginal
 from ndpp.laws.precision import WARN_ERROR, never_together
 from ndpp.laws.support import check_background, take
 from ndpp.laws.union import WeighedSets
-from ndpp.linalg.coordinates import Coordinates
 from ndpp.linalg.scaling import entry_magnitudes
 from ndpp.linalg.schur import NEARLY_SINGULAR, condition_inner, eliminate
 from ndpp.linalg.size_law import tilted_law
@@ -84,6 +83,7 @@ class LowRankKernel(WeighedSets):
 
     parametrisation = "xw"
     stored = {"X", "W"}, {"support", "weights", "background"}
+    _fields = "X", "W", "_magnitudes", "background", "_allowed", "_sum", "catalogue", "frame"
 
     def __init__(
         self,
@@ -117,73 +117,15 @@ class LowRankKernel(WeighedSets):
             magnitudes = check_matrix([magnitudes], "magnitudes", shape=(1, d))[0]
         with np.errstate(over="ignore", invalid="ignore"):
             total = X.sum() if rows is None else np.inf
-        self._fill(
-            X=X if rows is not None else frozen(X), W=frozen(W if is_identity else np.array(W)), magnitudes=magnitudes,
+        vars(self).update(
+            X=X if rows is not None else frozen(X), W=frozen(W if is_identity else np.array(W)), _magnitudes=magnitudes,
             background=None if background is None else check_background(background, n),
             catalogue=Catalogue(n, check_labels(labels, n)),
-            allowed=None if allowed is None or len(allowed) == n else frozen(allowed),
-            total=total if np.isfinite(total) else None, frame=ONE, known={},
+            _allowed=None if allowed is None or len(allowed) == n else frozen(allowed),
+            _sum=total if np.isfinite(total) else None, frame=ONE, _known={},
         )  # fmt: skip
         if rows is not None or background is not None or not _is_valid(X, None if is_identity else self.W, is_definite):
             self.coordinates  # noqa: B018  raises if the kernel is invalid
-
-    def _fill(
-        self, *, X: AnyArray | Rows, W: FloatArray, magnitudes: FloatArray, background: FloatArray | None, catalogue: Catalogue,
-        allowed: IntArray | None, total: float | None, frame: Frame, known: dict[str, Any],
-    ) -> None:  # fmt: skip
-        """Set all fields; ``total`` is the sum of the entries of an array X, and ``known`` what was computed of the same kernel before."""
-        fields = {
-            "X": X, "W": W, "_magnitudes": magnitudes, "background": background, "catalogue": catalogue, "_allowed": allowed,
-            "_sum": total, "frame": frame, "_known": known, "_normalizers": {},
-        }  # fmt: skip
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
-
-    def _again(
-        self, *, X: AnyArray | Rows, background: FloatArray | None, catalogue: Catalogue, frame: Frame, known: dict[str, Any],
-        total: float | None = None,
-    ) -> LowRankKernel:  # fmt: skip
-        """Return a kernel with the same W and support, whose parts need no checks."""
-        made = object.__new__(LowRankKernel)
-        made._fill(
-            X=X, W=self.W, magnitudes=self._magnitudes, background=background, catalogue=catalogue, allowed=self._allowed,
-            total=total, frame=frame, known=known,
-        )  # fmt: skip
-        return made
-
-    def framed(self, frame: Frame) -> LowRankKernel:
-        """Return the same kernel in another frame."""
-        return self._again(
-            X=self.X,
-            background=self.background,
-            catalogue=self.catalogue,
-            frame=frame,
-            known=self._known,
-            total=self._sum,
-        )
-
-    def named(self, catalogue: Catalogue) -> LowRankKernel:
-        """Return the same kernel over a catalogue of as many items."""
-        return self._again(
-            X=self.X,
-            background=self.background,
-            catalogue=catalogue,
-            frame=self.frame,
-            known=self._known,
-            total=self._sum,
-        )
-
-    def with_coordinates(self, coordinates: Coordinates) -> LowRankKernel:
-        """Return the same kernel with coordinates that were found otherwise."""
-        known = {"coordinates": coordinates}
-        return self._again(
-            X=self.X,
-            background=self.background,
-            catalogue=self.catalogue,
-            frame=self.frame,
-            known=known,
-            total=self._sum,
-        )
 
     @classmethod
     def from_vbd(cls, V: Any, B: Any, D: Any, *, labels: Sequence[str] | None = None) -> LowRankKernel:
@@ -302,7 +244,7 @@ class LowRankKernel(WeighedSets):
         if self.background is None:
             return self
         known = {"coordinates": self._known["coordinates"]} if "coordinates" in self._known else {}
-        return self._again(X=self._scaled, background=None, catalogue=self.catalogue, frame=ONE, known=known)
+        return self._again(X=self._scaled, background=None, _sum=None, frame=ONE, _known=known)
 
     def without_background(self) -> LowRankKernel:
         """Return this kernel; raise if it has a background, for samplers that need L = X W Xᵀ."""

@@ -126,13 +126,23 @@ class Law(Moments, Changes, ABC):
         """What features of items say about new ones, if it was learned."""
         return self.frame.features
 
-    @abstractmethod
+    _fields: ClassVar[tuple[str, ...]]
+    """Names of all that a law of this kind is made of, ``catalogue`` and ``frame`` among them."""
+
+    def _again(self, **changes: object) -> Self:
+        """Return a law with the fields of this one, but for some, which need no checks; what is known of the same components stays."""
+        made, same = object.__new__(type(self)), changes.keys() <= {"frame", "catalogue"}
+        known = {"_known": self._known if same else {}}
+        vars(made).update({name: getattr(self, name) for name in self._fields} | known | changes)
+        return made
+
     def framed(self, frame: Frame) -> Self:
         """Return the same components in another frame."""
+        return self._again(frame=frame)
 
-    @abstractmethod
     def named(self, catalogue: Catalogue) -> Self:
         """Return the same law over a catalogue of as many items."""
+        return self._again(catalogue=catalogue)
 
     # -- hooks ---------------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -67,6 +67,7 @@ class Mixture(Law):
 
     parametrisation = "mixture"
     stored = {"component_weights", "{c}.X", "{c}.W"}, {"{c}.support", "{c}.weights", "{c}.background"}
+    _fields: ClassVar[tuple[str, ...]] = ("_plain_components", "catalogue", "frame")
     _memory = MEMORY
     _plain_components: Any = ()
     _make_tied: ClassVar[Callable[..., Mixture]]
@@ -91,22 +92,14 @@ class Mixture(Law):
         if nonempty and not all(law.nonempty for law in components):
             raise InvalidInputError("all components must leave out the empty set, or none; make them without_empty()")
         frame = checked_frame(weights, len(components), names)._replace(nonempty=nonempty)
-        self._fill(tuple(law.with_empty() for law in components), components[0].catalogue, frame, {})
+        self._plain_components, self._known = tuple(law.with_empty() for law in components), {}
+        self.catalogue, self.frame = components[0].catalogue, frame
 
-    def _fill(self, components: tuple[Law, ...], catalogue: Catalogue, frame: Frame, known: dict[str, Any]) -> None:
-        self._plain_components, self.catalogue, self.frame, self._known = components, catalogue, frame, known
-
-    def framed(self, frame: Frame) -> Mixture:
-        """Return the same components in another frame."""
-        made = object.__new__(Mixture)
-        made._fill(self._plain_components, self.catalogue, frame, self._known)
-        return made
-
-    def named(self, catalogue: Catalogue) -> Mixture:
+    def named(self, catalogue: Catalogue) -> Self:
         """Return the same mixture over a catalogue of as many items."""
-        made = object.__new__(Mixture)
-        made._fill(tuple(law.named(catalogue) for law in self._plain_components), catalogue, self.frame, {})
-        return made
+        return self._again(
+            catalogue=catalogue, _plain_components=tuple(law.named(catalogue) for law in self._plain_components)
+        )
 
     @staticmethod
     def tied(

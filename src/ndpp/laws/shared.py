@@ -17,7 +17,7 @@ from ndpp.laws.begun import Begun
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.changes import Alike, solved
 from ndpp.laws.feature_map import FeatureMap
-from ndpp.laws.frame import Frame, of_components
+from ndpp.laws.frame import of_components
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
 from ndpp.laws.mixture import Mixture
@@ -95,9 +95,9 @@ class SharedTies(Mixture):
     def _over(self, base: LowRankKernel) -> Self:
         """Return the same odds over other ties."""
 
-    @abstractmethod
     def _keeping(self, kept: Mapping[str, FloatArray]) -> Self:
         """Return the same mixture, whose file keeps what was computed before."""
+        return self._again(_kept=kept)
 
     def _keep(self, arrays: dict[str, Any]) -> Self:
         """Return the same mixture with what a file has of what was computed before, and of features."""
@@ -141,10 +141,6 @@ class SharedTies(Mixture):
     def components(self) -> Components:
         """The components."""
         return Components(self, self.nonempty)
-
-    @abstractmethod
-    def framed(self, frame: Frame) -> Self:
-        """Return the same components in another frame."""
 
     @abstractmethod
     def _parts(self, ids: IntArray) -> Parts:
@@ -242,7 +238,9 @@ class SharedTies(Mixture):
         keep = ids if self.patterns is None else np.flatnonzero(np.isin(self.patterns.families, rows))
         before = self._only_items(keep)
         at, Q, coords = np.searchsorted(keep, ids), self.base.q_rows(rows), self.base.coordinates
-        before = before._over(before.base.with_coordinates(replace(coords, Q=Q, leverage=coords.leverage[rows])))
+        before = before._over(
+            before.base._again(_known={"coordinates": replace(coords, Q=Q, leverage=coords.leverage[rows])})
+        )
         s = np.ones(len(keep))
         s[at] = factors
         after, state = before._tilt(np.arange(len(keep)), s), self.touched._state

@@ -12,7 +12,7 @@ component keeps its odds, and the ties become those of the base given J. All of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from ndpp._validation import check_matrix, check_odds, frozen, owned
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.catalogue import Catalogue
-from ndpp.laws.frame import ONE, Frame, of_components
+from ndpp.laws.frame import ONE, of_components
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import log_sum
@@ -68,6 +68,7 @@ class TiedMixture(SharedTies):
     """
 
     parametrisation = "tied"
+    _fields = "odds", "base", "_kept", "known", "catalogue", "frame"
     stored = {"X", "W", "odds", "component_weights"}, {"support", "weights", "log_normalizers", *KEPT, *FEATURES}
 
     def __init__(
@@ -83,39 +84,15 @@ class TiedMixture(SharedTies):
         known = None if log_normalizers is None else frozen(np.asarray(log_normalizers, np.float64))
         if known is not None and known.shape != (len(odds),):
             raise InvalidInputError(f"expected {len(odds)} normalizers, one per component; got {known.shape}")
-        self._set(owned(odds), base, checked_frame(weights, len(odds), names), {}, {}, known)
-
-    def _set(
-        self, odds: AnyArray, base: LowRankKernel, frame: Frame, known: dict[str, Any], kept: Mapping[str, FloatArray],
-        log_normalizers: FloatArray | None,
-    ) -> None:  # fmt: skip
-        self.odds, self.base, self.catalogue, self.frame, self._known = odds, base, base.catalogue, frame, known
-        self._kept, self.known = kept, log_normalizers
-
-    def _made(
-        self, *, base: LowRankKernel, frame: Frame, known: dict[str, Any], kept: Mapping[str, FloatArray],
-        log_normalizers: FloatArray | None,
-    ) -> TiedMixture:  # fmt: skip
-        """Return a mixture with the same odds, whose parts need no checks."""
-        made = object.__new__(TiedMixture)
-        made._set(self.odds, base, frame, known, kept, log_normalizers)
-        return made
-
-    def framed(self, frame: Frame) -> TiedMixture:
-        """Return the same components in another frame."""
-        return self._made(base=self.base, frame=frame, known=self._known, kept=self._kept, log_normalizers=self.known)
+        self.odds, self.base, self.catalogue, self._known = owned(odds), base, base.catalogue, {}
+        self.frame, self._kept, self.known = checked_frame(weights, len(odds), names), {}, known
 
     def named(self, catalogue: Catalogue) -> TiedMixture:
         """Return the same mixture over a catalogue of as many items."""
-        base = self.base.named(catalogue)
-        return self._made(base=base, frame=self.frame, known=self._known, kept=self._kept, log_normalizers=self.known)
+        return self._again(base=self.base.named(catalogue), catalogue=catalogue, _known=self._known)
 
     def _over(self, base: LowRankKernel) -> TiedMixture:
-        return self._made(base=base, frame=self.frame, known={}, kept={}, log_normalizers=None)
-
-    def _keeping(self, kept: Mapping[str, FloatArray]) -> TiedMixture:
-        known = {name: value for name, value in self._known.items() if name != "_state"}
-        return self._made(base=self.base, frame=self.frame, known=known, kept=kept, log_normalizers=self.known)
+        return self._again(base=base, _kept={}, known=None)
 
     def _arrays(self) -> dict[str, Any]:
         return super()._arrays() | {"log_normalizers": self.known}
@@ -135,7 +112,7 @@ class TiedMixture(SharedTies):
         """Return the kernel ρL of component c, which shares X with the others. Its coordinates are computed when they are needed."""
         odds, base = np.exp(log_tilt) * np.asarray(self.odds[c], np.float64), self.base
         X = Multiplied(base.X, np.sqrt(odds), is_shared=True)
-        return base._again(X=X, background=odds, catalogue=base.catalogue, frame=ONE, known={})
+        return base._again(X=X, background=odds, _sum=None, frame=ONE)
 
     @property
     def _scoring(self) -> TiedScoring:
@@ -360,13 +337,7 @@ class TiedMixture(SharedTies):
         return made if self.known is None else made._with_normalizers(made.log_normalizers())
 
     def _with_normalizers(self, log_normalizers: FloatArray) -> TiedMixture:
-        return self._made(
-            base=self.base,
-            frame=self.frame,
-            known=self._known,
-            kept=self._kept,
-            log_normalizers=frozen(log_normalizers),
-        )
+        return self._again(known=frozen(log_normalizers), _known=self._known)
 
 
 def _products(q: FloatArray) -> FloatArray:

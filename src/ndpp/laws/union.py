@@ -46,7 +46,10 @@ from ndpp.linalg.tilts import solve_tilt, tilt_of_coins
 class WeighedSets(ItemRows):
     """The weights of the sets of a kernel: of one, of all that contain some items, and of all of one size."""
 
-    _normalizers: dict[int, tuple[float, float]]
+    @of_components
+    def _normalizers(self) -> dict[int, tuple[float, float]]:
+        """log e_k and its error of the sizes that were asked for."""
+        return {}
 
     def _with(
         self, W: AnyArray, support: IntArray, magnitudes: FloatArray | None = None, *, X: Any = None, factors: Any = 1.0
