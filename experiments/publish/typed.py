@@ -41,7 +41,7 @@ ALLOWED = {
         "more than ten seconds, and half the rank": "from where on the program says so",
         "within ten minutes": "an argument",
     },
-    "docs/contributing.md": {"every version from 3.11 on": "a version"},
+    "docs/contributing.md": {"every version from 3.11 on": "a version", "`HANG_SECONDS`, ten minutes": "a constant"},
     "docs/customers.md": {"are then 0.95, 10 and 0.6": "defaults"},
     "docs/diversity.md": {
         "odds of 0.1 to come": "an argument",
