@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "BatchSampler", "Batches", "batches", "columns", "spanning_tree", "tree_kernel"]
 
-AT_ONCE = 64
+BATCHES_AT_ONCE = 64
 """Batches that are drawn at a time."""
-MOST_ENTRIES = 2**28
+MAX_EDGE_ENTRIES = 2**28
 """Entries of the rows of the edges of a graph (2 GB)."""
 
 
@@ -55,7 +56,7 @@ class Batches:
         1 / P(item ∈ batch) of every item.
     """
 
-    law: Any
+    law: Law
     size: int
     n_batches: int
     weights: FloatArray | None
@@ -66,20 +67,20 @@ class Batches:
         return self.n_batches
 
     def __iter__(self) -> Iterator[Batch]:
-        for start in range(0, self.n_batches, AT_ONCE):
-            count = min(AT_ONCE, self.n_batches - start)
+        for start in range(0, self.n_batches, BATCHES_AT_ONCE):
+            count = min(BATCHES_AT_ONCE, self.n_batches - start)
             for items in self._sampler.sample(count, rng=self._rng.spawn(1)[0]).baskets:
                 yield Batch(items, None if self.weights is None else self.weights[items])
 
 
 def batches(
-    features: Any,
+    features: object,
     size: int,
     *,
     n_batches: int | None = None,
-    quality: Any = None,
+    quality: npt.ArrayLike | None = None,
     similarity: str = "dot",
-    background: Any = None,
+    background: npt.ArrayLike | None = None,
     weights: bool = True,
     rng: RngLike = None,
 ) -> Batches:
@@ -141,7 +142,7 @@ def batches(
 
 
 @cache
-def _batch_sampler() -> Any:
+def _batch_sampler() -> type:
     try:
         base = import_module("torch.utils.data").Sampler
     except ImportError as error:
@@ -166,14 +167,14 @@ def _batch_sampler() -> Any:
     return BatchSampler
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> type:
     """Import torch when :class:`BatchSampler` is first used."""
     if name == "BatchSampler":
         return _batch_sampler()
     raise AttributeError(f"module 'ndpp.select' has no attribute {name!r}")
 
 
-def columns(A: Any, k: int, *, n_samples: int | None = None, rng: RngLike = None) -> IntArray:
+def columns(A: object, k: int, *, n_samples: int | None = None, rng: RngLike = None) -> IntArray:
     """Draw ``k`` columns of a matrix with P(S) ∝ det(A_Sᵀ A_S), the squared volume that they span.
 
     The expected squared error of A after projection onto k such columns is at most k + 1 times that of the best matrix of rank k
@@ -214,7 +215,7 @@ def columns(A: Any, k: int, *, n_samples: int | None = None, rng: RngLike = None
     return _sets(kernel, k, n_samples, rng)
 
 
-def _real_sparse(value: Any, name: str) -> Any:
+def _real_sparse(value: sparse.sparray, name: str) -> sparse.csr_array:
     """Return a sparse matrix by rows in double precision; raise unless its entries are finite real numbers."""
     if value.ndim != 2 or value.dtype.kind not in "fiub":
         raise InvalidInputError(
@@ -231,7 +232,7 @@ def _sets(kernel: LowRankKernel, size: int, n_samples: int | None, rng: RngLike)
     return found[0] if n_samples is None else found
 
 
-def tree_kernel(graph: Any) -> tuple[IntArray, LowRankKernel]:
+def tree_kernel(graph: object) -> tuple[IntArray, LowRankKernel]:
     """Return the edges of a graph, shape (m, 2), and the kernel over them whose sets of n − 1 edges are its random spanning trees.
 
     det L_S is the product of the weights of the edges of a spanning tree S, and zero for all other sets of n − 1 edges
@@ -272,7 +273,7 @@ def tree_kernel(graph: Any) -> tuple[IntArray, LowRankKernel]:
     edges, values = np.column_stack(upper.coords).astype(np.int64), upper.data / upper.data.max()
     order = np.lexsort(edges.T[::-1])
     edges, values = edges[order], values[order]
-    if len(edges) * n > MOST_ENTRIES:
+    if len(edges) * n > MAX_EDGE_ENTRIES:
         raise InvalidInputError(
             f"graph has {n} nodes and {len(edges)} edges: its rows would take {8e-9 * len(edges) * n:.3g} GB"
         )
@@ -281,7 +282,7 @@ def tree_kernel(graph: Any) -> tuple[IntArray, LowRankKernel]:
     return edges, LowRankKernel(X[:, 1:])  # one node is the root
 
 
-def spanning_tree(graph: Any, *, n_samples: int | None = None, rng: RngLike = None) -> IntArray:
+def spanning_tree(graph: object, *, n_samples: int | None = None, rng: RngLike = None) -> IntArray:
     """Draw a spanning tree of a graph, uniformly if all weights are equal, and otherwise with P(tree) ∝ the product of its weights.
 
     The edges of a random spanning tree are a determinantal point process, whose marginal kernel is the transfer-current matrix

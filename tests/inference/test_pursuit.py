@@ -10,8 +10,9 @@ import pytest
 
 import ndpp
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, RowsUnavailableError
-from ndpp.inference import greedy, pursuit
+from ndpp.inference import greedy, pursuit, runs
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.scoring import Factored
 
 
 def gain(L: np.ndarray, before: list[int], a: int) -> float:
@@ -45,18 +46,18 @@ def skewed(rng: np.random.Generator, d: int) -> np.ndarray:
 INNER = {"identity": lambda rng, d: None, "symmetric": symmetric, "skew": skewed}
 
 
-@pytest.fixture(params=[2**20, 0], ids=["all gains", "lazy"])
-def lazy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pursuit, "LAZY", request.param)
-    monkeypatch.setattr(pursuit, "CHUNK", 2)
-    monkeypatch.setattr(pursuit, "BLOCK", 64)
+@pytest.fixture(params=[2048, 0], ids=["by items", "by columns"])
+def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pursuit, "MAX_ITEMS_BY_ITEMS", request.param)
+    monkeypatch.setattr(pursuit, "FIRST_UPDATED", 2)
+    monkeypatch.setattr(pursuit, "BLOCK_ENTRIES", 64)
 
 
-@pytest.mark.usefixtures("lazy")
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("kind", INNER)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_every_item_is_the_best_by_determinants(kind: str, dtype: type, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(greedy, "_sequence", lambda *_: iter(()))  # the careful run is not needed
+    monkeypatch.setattr(runs.Careful, "best", lambda self: None)  # the careful run is not needed
     for seed in range(3):
         rng = np.random.default_rng(seed)
         X = (rng.standard_normal((30, 7)) * rng.uniform(0.3, 2, (30, 1))).astype(dtype)
@@ -94,7 +95,7 @@ def exact_gains(X: np.ndarray, chosen: list[int]) -> list[Fraction]:
     return out
 
 
-@pytest.mark.usefixtures("lazy")
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("seed", range(2))
 def test_of_equal_gains_the_smallest_id_is_taken(seed: int):
     """Rows of ±1 have many equal gains: 200 × 16, in exact arithmetic."""
@@ -185,8 +186,10 @@ def test_a_gpu_is_asked_for_a_dozen_operations_per_item(queries: int):
     totals = []
     for size in (5, 15):
         with Count() as count:
-            *_, sure = pursuit.side_by_side(torch, X, (X * X).sum(-1), torch.empty((queries, 0), dtype=int), None, size)
-        assert sure.all()
+            none = torch.empty((queries, 0), dtype=int)
+            run = pursuit.OnDevice(torch, X, none, None, size, (X * X).sum(-1))
+            runs.extend(run, size)
+            assert run.sure.all()
         totals.append(count.total)
     assert totals[1] - totals[0] <= 120
 
@@ -232,8 +235,8 @@ def test_what_a_gpu_does_agrees_with_arrays(queries: int, window: int | None, mo
     f = rng.uniform(0.5, 1.0, (queries, 30))
     given, allowed = np.tile([[3]], (queries, 1)), rng.random((queries, 30)) < 0.8
     allowed[:, 3] = False
-    arrays = pursuit.Factors(f, pursuit.squares_of(X))
-    tensors = pursuit.Factors(*map(torch.from_numpy, arrays))
+    arrays = pursuit.RowFactors(f, pursuit.squares_of(X))
+    tensors = pursuit.RowFactors(*map(torch.from_numpy, arrays))
     wanted = greedy.greedy_batch(X, 4, given, window, allowed, arrays)
     monkeypatch.setattr(greedy, "DEVICE_ENTRIES", 400)  # two queries at a time
     found = greedy._on_device(torch, torch.from_numpy(X), 4, given, window, allowed, tensors)
@@ -251,14 +254,9 @@ def test_steps_that_are_not_sure_are_found_at_the_end():
     X[5] = X[0] + 1e-7 * X[1]
     L = X @ X.T
     for start in ([], [2], [2, 0]):
-        run = pursuit.pursuit(X, np.isin(range(6), start, invert=True), 6, pursuit.Inner())
-        for row in start:
-            run.add([row])
-        picks = [pick for (pick,) in pursuit.extend(run, 6 - len(start))[0]]
+        run = pursuit.pursuit(Factored(X), start, np.isin(range(6), start, invert=True), 6)
+        picks = [pick for (pick,) in runs.extend(run, 6 - len(start))[0]]
         assert [*start, *picks] == reference(L, len(start) + len(picks), given=start)
         assert len(start) + len(picks) == 5
         assert not {0, 5} <= {*start, *picks}
-    run = pursuit.pursuit(X, None, 6, pursuit.Inner())
-    for row in (0, 5):
-        run.add([row])
-    assert pursuit.extend(run, 4) == ([], [])
+    assert runs.extend(pursuit.pursuit(Factored(X), [0, 5], None, 6), 4) == ([], [])

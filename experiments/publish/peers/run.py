@@ -22,7 +22,7 @@ import numpy as np
 import ndpp
 from ndpp import Baskets, metrics
 from ndpp._atomic import replacing
-from ndpp.metrics.estimates import Bootstrap, Column, mean_estimates
+from ndpp.metrics.estimates import Bootstrap, PerBasket, mean_estimates
 from ndpp.metrics.ranking import HeldOut, Ranks, held_out_ranks, hold_out, without
 from ndpp_experiments.record import machine
 
@@ -93,7 +93,7 @@ def summary(found: dict[str, Ranks], base: str) -> dict[str, dict[str, list[floa
             "NDCG@10": ranks.discounted(10),
         }
         values["hit rate@10 gain"] = ranks.in_top(10) - found[base].in_top(10)
-        columns = [Column(metric, value, 0) for metric, value in values.items()]
+        columns = [PerBasket(metric, value, 0) for metric, value in values.items()]
         estimates = mean_estimates(columns, Bootstrap(0.95, 1000, np.random.default_rng(0)))
         out[name] = {one.name: [one.value, one.low, one.high] for one in estimates}
     return out

@@ -8,9 +8,10 @@ sequence [Geyer, Statistical Science 7, 1992] over split chains [Vehtari et al.,
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import scipy.fft
 
 from ndpp._types import BoolArray, FloatArray
@@ -63,7 +64,7 @@ def functionals(kernel: LowRankKernel, baskets: Baskets, *, n_chains: int = 1, n
     return Functionals(tuple(names), values.reshape(-1, n_chains, values.shape[1]).swapaxes(0, 1), is_item)
 
 
-def psrf(chains: Any, *, split: bool = False) -> FloatArray:
+def psrf(chains: npt.ArrayLike, *, split: bool = False) -> FloatArray:
     """Return the potential scale reduction factor R̂ of each functional, close to 1 for chains that have mixed.
 
     With C chains of N draws, W the mean of their variances (over N − 1) and V the variance of their means (over C − 1),
@@ -97,7 +98,7 @@ def psrf(chains: Any, *, split: bool = False) -> FloatArray:
     return np.where(np.ptp(values, axis=(0, 1)) == 0, 1.0, found)[()]
 
 
-def effective_sample_size(chains: Any) -> FloatArray:
+def effective_sample_size(chains: npt.ArrayLike) -> FloatArray:
     """Return the number of independent draws whose mean would be as precise as that of the chains.
 
     C·N / τ with τ = −1 + 2 Σ_t ρ̂_t. The estimate ρ̂_t includes the variance between the split chains; pairs of lags are
@@ -158,7 +159,7 @@ def autocovariance(x: FloatArray) -> FloatArray:
     return np.asarray(scipy.fft.irfft(np.abs(spectrum) ** 2, length)[..., :n] / n)
 
 
-def _check_chains(chains: Any) -> FloatArray:
+def _check_chains(chains: npt.ArrayLike) -> FloatArray:
     values = np.asarray(chains, np.float64)
     if values.ndim not in (2, 3):
         raise InvalidInputError(

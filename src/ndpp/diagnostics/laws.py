@@ -6,9 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from itertools import combinations
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
@@ -20,7 +21,7 @@ MAX_SETS = 2**20
 SUM_TOLERANCE = 1e-6
 """Allowed deviation of the sum of probabilities from one."""
 
-Law: TypeAlias = Mapping[tuple[int, ...], float]
+SetProbabilities: TypeAlias = Mapping[tuple[int, ...], float]
 """Set → probability; missing sets have probability zero."""
 
 
@@ -65,7 +66,7 @@ def empirical_law(baskets: Baskets) -> dict[tuple[int, ...], float]:
     return {items: count / len(baskets) for items, count in counts.items()}
 
 
-def total_variation(p: Law | Any, q: Law | Any) -> float:
+def total_variation(p: SetProbabilities | npt.ArrayLike, q: SetProbabilities | npt.ArrayLike) -> float:
     """Return ½ Σ_S |p(S) − q(S)|, the largest difference in the probability of any event.
 
     ``p`` and ``q`` are mappings from sets to probabilities, or arrays of the same shape.
@@ -78,7 +79,7 @@ def total_variation(p: Law | Any, q: Law | Any) -> float:
     return 0.5 * float(np.abs(_difference(p, q)).sum())
 
 
-def sup_distance(p: Law | Any, q: Law | Any) -> float:
+def sup_distance(p: SetProbabilities | npt.ArrayLike, q: SetProbabilities | npt.ArrayLike) -> float:
     """Return max_S |p(S) − q(S)|, which the paper calls total variation.
 
     Examples
@@ -89,21 +90,22 @@ def sup_distance(p: Law | Any, q: Law | Any) -> float:
     return float(np.abs(_difference(p, q)).max(initial=0.0))
 
 
-def _difference(p: Law | Any, q: Law | Any) -> FloatArray:
-    if isinstance(p, Mapping) != isinstance(q, Mapping):
+def _difference(p: SetProbabilities | npt.ArrayLike, q: SetProbabilities | npt.ArrayLike) -> FloatArray:
+    if isinstance(p, Mapping) and isinstance(q, Mapping):
+        keys = list(dict.fromkeys([*p, *q]))
+        first, second = (_check_law([law.get(key, 0.0) for key in keys]) for law in (p, q))
+    elif isinstance(p, Mapping) or isinstance(q, Mapping):
         raise InvalidInputError(
             f"both distributions must be mappings, or both arrays; got {type(p).__name__} and {type(q).__name__}"
         )
-    if isinstance(p, Mapping):
-        keys = list(dict.fromkeys([*p, *q]))
-        p, q = ([law.get(key, 0.0) for key in keys] for law in (p, q))
-    first, second = _check_law(p), _check_law(q)
+    else:
+        first, second = _check_law(p), _check_law(q)
     if first.shape != second.shape:
         raise InvalidInputError(f"arrays must have the same shape; got {first.shape} and {second.shape}")
     return first - second
 
 
-def _check_law(values: Any) -> FloatArray:
+def _check_law(values: npt.ArrayLike) -> FloatArray:
     law = np.asarray(values, np.float64)
     if not (law.size and np.all(law >= -SUM_TOLERANCE) and abs(law.sum() - 1) <= SUM_TOLERANCE):
         raise InvalidInputError(

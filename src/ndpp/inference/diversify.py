@@ -6,39 +6,42 @@ from collections.abc import Sequence
 from importlib import import_module
 from math import isfinite
 from numbers import Real
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 
-from ndpp._types import IntArray
+from ndpp._types import FloatArray, IntArray, Items, RngLike
 from ndpp._validation import check_choice, check_count, check_items, plain_array, real_array
+from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.inference.greedy import gains_of, greedy_batch, greedy_map
-from ndpp.inference.pursuit import LAZY, Factors, squares_of
+from ndpp.inference.pursuit import DOUBLED_ENTRIES, RowFactors, squares_of
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.limits import Limit
+from ndpp.linalg.operations import Array
 
 
 class Diversified(NamedTuple):
     """What :func:`diversify` returns: items in order, their gains and, of samples, probabilities (None: no samples)."""
 
-    items: Any
-    gains: Any
-    probabilities: Any = None
+    items: Array
+    gains: Array
+    probabilities: Array = None
 
 
 def diversify(
-    embeddings: Any,
-    scores: Any = None,
+    embeddings: Array,
+    scores: Array = None,
     k: int = 10,
     *,
     diversity: float = 0.5,
-    given: Any = (),
+    given: Items | Sequence[Items] = (),
     window: int | None = None,
     limits: Limit | Sequence[Limit] | None = None,
     method: str = "map",
     n_samples: int = 1,
-    rng: Any = None,
+    rng: RngLike = None,
     device: str | None = None,
 ) -> Diversified:
     """Return ``k`` items that score high and differ from each other.
@@ -99,7 +102,7 @@ def diversify(
     X, factors = _rows(embeddings, scores, (1 - diversity) / (2 * diversity), device, is_tensor=is_tensor)
     is_batch = X.ndim == 3
     if not is_batch:
-        X, factors = X[None], Factors(*(part[None] for part in factors))
+        X, factors = X[None], RowFactors(*(part[None] for part in factors))
     queries, n = X.shape[:2]
     if len(given):
         first = [check_items(own, n, "given") for own in (given if is_batch else [given])]
@@ -117,19 +120,20 @@ def diversify(
     if method == "map" and not limits:
         items, gains = (part[:, g:] for part in greedy_batch(X, k + g, start, window, factors=factors))
     else:
-        X = np.asarray(plain_array(X * factors.f[..., None], "embeddings"))
-        options: dict[str, Any] = {
-            "window": window,
-            "limits": limits or (),
-            "method": method,
-            "n_samples": n_samples,
-            "device": device,
-        }
-        streams = np.random.default_rng(rng).spawn(queries) if is_batch else [rng]  # queries are drawn independently
-        found = [_one(LowRankKernel(x), k + g, own, rng=one, **options) for x, own, one in zip(X, start, streams)]
-        items, gains, probabilities = (np.array(part) for part in zip(*found))
+        kernels = [LowRankKernel(x) for x in np.asarray(plain_array(X * factors.f[..., None], "embeddings"))]
+        kept = [limits] if isinstance(limits, Limit) else list(limits or ())
         if method == "map":
-            items, gains, probabilities = items[:, 0], gains[:, 0], None
+            each = zip(kernels, start)
+            runs = [greedy_map(kernel, k + g, given=own, window=window, limits=kept) for kernel, own in each]
+            items, gains = np.array(runs)[:, g:], np.array([gains_of(*one, g, window) for one in zip(kernels, runs)])
+        else:
+            streams = np.random.default_rng(rng).spawn(queries) if is_batch else [rng]  # drawn independently
+            draws = [
+                kernel.sample(n_samples, size=k + g, given=own, limits=kept, rng=one, device=device)
+                for kernel, own, one in zip(kernels, start, streams)
+            ]
+            found = [_in_order(*one, kept) for one in zip(kernels, draws, start)]
+            items, gains, probabilities = (np.array(part) for part in zip(*found))
     out = [items, gains] if probabilities is None else [items, gains, probabilities]
     if is_tensor:
         out = [import_module("torch").as_tensor(part, device=embeddings.device) for part in out]
@@ -138,35 +142,33 @@ def diversify(
     return Diversified(*(out if is_batch else [part[0] for part in out]))
 
 
-def _one(
-    kernel: LowRankKernel, size: int, given: IntArray, *, window: int | None, limits: Any, method: str, **options: Any
-) -> tuple[Any, Any, Any]:
-    """Return items, gains and probabilities of one query."""
-    if method == "map":
-        run = greedy_map(kernel, size, given=given, window=window, limits=limits)
-        return run[None, len(given) :], gains_of(kernel, run, len(given), window)[None], np.nan
-    draws = kernel.sample(size=size, given=given, limits=limits, **options)
-    found = []
+def _in_order(
+    kernel: LowRankKernel, draws: Baskets, given: IntArray, limits: list[Limit]
+) -> tuple[list[IntArray], list[FloatArray], list[float]]:
+    """Return the items of each draw in greedy order, without the given ones, their gains, and the probabilities of the draws."""
+    size, g = draws.sizes[0], len(given)
+    items, gains, log_weights = [], [], []
     for draw in map(np.sort, draws):
         (run,), (gain,) = greedy_batch(kernel.known_rows(draw)[None], size, np.searchsorted(draw, given)[None])
-        found.append((draw[run], gain[len(given) :]))
-    runs, gains = zip(*found)
+        items.append(draw[run[g:]])
+        gains.append(gain[g:])
+        log_weights.append(kernel.log_det(draw[run]))
     log_mass = kernel.log_mass(given, None if limits else size)
     if limits:
-        several = [limits] if isinstance(limits, Limit) else list(limits)
-        log_mass += np.log(float(kernel.probability([*several, Limit(range(kernel.n_items), size, size)], given)))
-    chances = [np.exp(kernel.log_det(run) - log_mass) for run in runs]
-    return [run[len(given) :] for run in runs], gains, chances
+        log_mass += np.log(float(kernel.probability([*limits, Limit(range(kernel.n_items), size, size)], given)))
+    return items, gains, [float(np.exp(one - log_mass)) for one in log_weights]
 
 
-def _rows(embeddings: Any, scores: Any, alpha: float, device: str | None, *, is_tensor: bool) -> tuple[Any, Factors]:
+def _rows(
+    embeddings: Array, scores: Array, alpha: float, device: str | None, *, is_tensor: bool
+) -> tuple[Array, RowFactors]:
     """Return embeddings x, on the device, and factors q / ‖x‖ in double precision with ‖x‖²."""
     if is_tensor and embeddings.device.type != "cpu":
         real_array(embeddings[:0], "embeddings")  # raises for gradients
         X, xp = embeddings, import_module("torch")
     else:
         X, xp = real_array(embeddings, "embeddings"), np
-        X = X.astype(np.float64, copy=False) if X.size <= LAZY else X
+        X = X.astype(np.float64, copy=False) if X.size <= DOUBLED_ENTRIES else X
     if X.ndim not in (2, 3) or 0 in X.shape:
         raise InvalidInputError(
             f"embeddings must have shape (n, d) or (batch, n, d), none of them 0; got {tuple(X.shape)}"
@@ -192,10 +194,10 @@ def _rows(embeddings: Any, scores: Any, alpha: float, device: str | None, *, is_
         s = _scores(scores, X, xp)
         top = s[s.argmax()] if xp is np and s.ndim == 1 else xp.amax(s, -1)[..., None]
         factors *= xp.exp(alpha * (s - top))
-    return X, Factors(factors, squares)
+    return X, RowFactors(factors, squares)
 
 
-def _scores(scores: Any, X: Any, xp: Any) -> Any:
+def _scores(scores: Array, X: Array, xp: ModuleType) -> Array:
     """Return scores in double precision, where X is; raise if they are not a finite number per item."""
     if xp is not np and isinstance(scores, xp.Tensor) and scores.device == X.device:
         real_array(scores[:0], "scores")  # raises for gradients

@@ -1,4 +1,4 @@
-"""Gains of greedy runs straight from the rows of X, for one kernel or many: no factorisation, and one product with X per item.
+"""States of greedy runs straight from the rows of X, for one kernel or many: no factorisation, and one product with X per item.
 
 The gain of item a after Y is x_aᵀ W_Y x_a. Adding item y with pivot p takes a matrix of rank one from W_Y,
 
@@ -6,52 +6,47 @@ The gain of item a after Y is x_aᵀ W_Y x_a. Adding item y with pivot p takes a
 
 and (x_aᵀu)(x_aᵀv) from every gain. For a symmetric W, u = v: this is the fast greedy algorithm of Chen, Zhang and Zhou (NeurIPS 2018), its
 Cholesky factor kept in the d columns of X rather than in n items, so that an item costs O(n d). The gains of a symmetric kernel never grow,
-and :class:`Lazy` updates only those that may be the best. With few items :class:`Few` keeps the factor by items: fewer and smaller steps.
+and :class:`ByColumns` updates only those that may be the best. With few items :class:`ByItems` keeps the factor by items: fewer and smaller
+steps. :class:`Stacked` is for other kernels and for windows, and :class:`OnDevice` for a GPU.
 
 Rows may have factors f: those of the kernel are f_a x_a. X is not multiplied by them. Gains are, by f_a², and nothing else has to be.
 
 Each gain carries an estimate of its rounding error. A step is *sure* if all of them are below ``TIE`` times the best gain; other steps are
-left to the careful routines of :mod:`ndpp.inference.greedy`.
+left to :class:`~ndpp.inference.runs.Careful`.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg.blas import dtrsv
 
-from ndpp._types import AnyArray, BoolArray, FloatArray
+from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray
+from ndpp.inference.runs import TIE, GreedyState
+from ndpp.laws.scoring import Factored
 from ndpp.linalg.operations import Array
 from ndpp.linalg.scaling import EPS, rounding_of
 
-TIE = 2.0**-31
-"""A gain that is below the best by at most this part of it counts as equal, and the smallest id is taken."""
-SMALLEST, LARGEST = 1e-290, 1e290
+MIN_GAIN, MAX_GAIN = 1e-290, 1e290
 """Range of best gains that leaves room for products."""
-BLOCK = 2**17
+BLOCK_ENTRIES = 2**17
 """Entries of X that are worked on at a time, so that they stay in cache."""
-CHUNK = 64
+FIRST_UPDATED = 64
 """How many of the items that may be the best are updated to begin with."""
-GATHER = 8
+FETCH_COST = 8
 """What it costs to fetch a row, in products with a row."""
-LAZY = 2**20
-"""With more entries of X than this, gains are updated where they may matter, and not all of them."""
-BY_ITEMS = 2048
+DOUBLED_ENTRIES = 2**20
+"""X with at most this many entries is copied to double precision."""
+MAX_ITEMS_BY_ITEMS = 2048
 """Number of items up to which the Cholesky factor is kept by items, rather than in the columns of X."""
-STEP = 2**14
+DENSE_PRODUCTS = 2**14
 """With at most this many products per item to add, L is computed first, whole: fewer and smaller steps again."""
 
 
-class Inner(NamedTuple):
-    """W in double precision, None for the identity, its magnitudes, and whether it is symmetric."""
-
-    W: Array = None
-    magnitudes: Array = None
-    is_symmetric: bool = True
-
-
-class Factors(NamedTuple):
+class RowFactors(NamedTuple):
     """Factors f of the rows, and the sums of squares of the rows of X without them."""
 
     f: FloatArray
@@ -62,106 +57,302 @@ def squares_of(X: AnyArray) -> FloatArray:
     """Return the sum of squares of each row, in double precision."""
     if X.dtype == np.float64:
         return np.asarray(np.vecdot(X, X))
-    rows, step = X.reshape(-1, X.shape[-1]), max(1, BLOCK // X.shape[-1])
-    parts = (rows[start : start + step].astype(np.float64) for start in range(0, len(rows), step))
-    return np.concatenate([np.einsum("ij,ij->i", part, part) for part in parts]).reshape(X.shape[:-1])
+    return _diagonals(X.reshape(-1, X.shape[-1]), None, None)[0].reshape(X.shape[:-1])
+
+
+def _diagonals(X: AnyArray, W: FloatArray | None, magnitudes: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+    """Return x_aᵀ W x_a of each row and the magnitude of its terms, in double precision."""
+    own = np.empty(len(X))
+    scale = own if magnitudes is None else np.empty(len(X))
+    for block in _blocks(X):
+        x = X[block].astype(np.float64, copy=False)
+        own[block] = np.einsum("ij,ij->i", x if W is None else x.dot(W), x)
+        if magnitudes is not None:
+            scale[block] = (x * x).dot(magnitudes)
+    return own, scale
+
+
+def _blocks(X: AnyArray) -> list[slice]:
+    step = max(1, BLOCK_ENTRIES // X.shape[1])
+    return [slice(start, start + step) for start in range(0, len(X), step)]
 
 
 def pursuit(
-    X: AnyArray | None,
+    kernel: Factored,
+    given: Sequence[int],
     open: BoolArray | None,
     size: int,
-    inner: Inner,
     *,
     window: int | None = None,
-    lazy: bool = True,
-    factors: Factors | None = None,
-) -> Pursuit | Lazy | Few:
-    """Return the run of one kernel with these rows, before any item is added. X None: rows of the identity, so that W is L.
+    factors: RowFactors | None = None,
+    at_once: bool = False,
+) -> GreedyState:
+    """Return the state of one run that begins with the given rows, for up to ``size`` items in all.
 
-    ``open`` None: all items may be added. Factors are for W = I.
+    ``open`` are the rows that may be added, None for all. Factors are for W = I. With ``at_once``, the state knows at each step whether it
+    is sure, and not only at the end.
     """
-    is_lazy = lazy and window is None and inner.is_symmetric
-    if is_lazy and (X is None or (X.size <= LAZY and len(X) <= BY_ITEMS)):
-        if X is not None and inner.W is None and X.shape[1] < len(X) and X.size * len(X) <= STEP * size:
+    X = kernel.X
+    with np.errstate(all="ignore"):  # what is not sure is computed again
+        if not kernel.is_symmetric or window is not None:
+            return Stacked.of_one(kernel, given, open, window, factors)
+        if at_once or (X is not None and (X.size > DOUBLED_ENTRIES or len(X) > MAX_ITEMS_BY_ITEMS)):
+            return ByColumns(kernel, given, open, size, factors)
+        if X is not None and kernel.W is None and X.shape[1] < len(X) and X.size * len(X) <= DENSE_PRODUCTS * size:
             rows = np.asarray(X, np.float64) if factors is None else X * factors.f[:, None]
-            X, inner, factors = None, Inner(rows.dot(rows.T)), None
-        return Few(X, open, inner, factors)
-    with np.errstate(all="ignore"):  # what is not sure is computed again
-        if is_lazy and X is not None:
-            return Lazy(X, open, size, inner, factors)
-        X = np.eye(len(inner.W)) if X is None else np.asarray(X, np.float64)
-        X = X if factors is None else X * factors.f[:, None]
-        return Pursuit(np, X[None], np.ones((1, len(X)), bool) if open is None else open[None], inner, window=window)
+            kernel, factors = Factored(None, rows.dot(rows.T)), None
+        return ByItems(kernel, given, open, size, factors)
 
 
-def extend(run: Pursuit | Lazy | Few, count: int) -> tuple[list[Any], list[Any]]:
-    """Add up to so many items, as long as a run is sure; return them and their gains."""
-    picks: list[Any] = []
-    gains: list[Any] = []
-    with np.errstate(all="ignore"):  # what is not sure is computed again
-        if isinstance(run, Few):
-            return run.extend(count)
-        while len(picks) < count:
-            best, gain = run.best()
-            if run.is_here and not any(run.sure):
-                break
-            picks.append(best)
-            gains.append(gain)
-            if len(picks) < count:
-                run.add(best)
-    return picks, gains
+class _Symmetric:
+    """One run of a symmetric kernel: gains that only fall, −inf for rows that cannot be added."""
+
+    def __init__(self, kernel: Factored, open: BoolArray | None, factors: RowFactors | None) -> None:
+        X, W, magnitudes, _ = kernel
+        if X is not None and X.size <= DOUBLED_ENTRIES:
+            X = np.asarray(X, np.float64)
+        if factors is not None:
+            own = scale = factors.squares
+        elif X is not None:
+            own, scale = _diagonals(X, W, magnitudes)
+        else:
+            assert W is not None
+            own, scale = W.diagonal(), W.diagonal() if magnitudes is None else magnitudes
+        self.X, self.W, self.scale, self.f2 = X, W, scale, None if factors is None else factors.f * factors.f
+        self.gains = own.copy() if self.f2 is None else own * self.f2
+        largest = scale if self.f2 is None else self.gains
+        self.largest = largest.item(largest.argmax())  # less overhead than max
+        if open is not None:
+            self.gains[~open] = -np.inf
+
+    def best(self) -> tuple[Sequence[int], Sequence[float]] | None:
+        """Return the best row and its gain."""
+        gains = self.gains
+        row = int(gains.argmax())
+        top = gains.item(row)
+        if not MIN_GAIN < top < MAX_GAIN:
+            return None
+        if row and gains.item(gains[:row].argmax()) >= top * (1 - TIE):
+            row = int((gains >= top * (1 - TIE)).argmax())
+        return (row,), (gains.item(row),)
+
+    def close(self, group: Sequence[int]) -> None:
+        """Leave out a row."""
+        self.gains[group[0]] = -np.inf
 
 
-class Pursuit:
-    """Gains of b greedy runs side by side, in NumPy or torch: ``X`` (b, n, d) in double precision, and one ``W``, None for the identity.
+class ByItems(_Symmetric):
+    """A run with few items, which keeps the products c_j = x_aᵀu_j of all of them, rather than u_j.
 
-    ``open`` are the items that may be added, ``window`` is how many items in a row are judged together, ``sure`` tells which runs have
-    been sure so far, and ``own`` are the diagonals of the kernels, if they are known.
+    Which steps were sure is found out at the end: the relative error of pivot p_j is w_j = 4ε + (noise + Σ_i c_i² w_i) / p_j, where the sum
+    is at most L_jj max w_i.
     """
 
     def __init__(
-        self,
-        xp: Any,
-        X: Array,
-        open: Array,
-        inner: Inner | None = None,
-        *,
-        window: int | None = None,
-        own: Array = None,
+        self, kernel: Factored, given: Sequence[int], open: BoolArray | None, size: int, factors: RowFactors | None
     ) -> None:
-        self.xp, self.X, self.open, self.window = xp, X, open, window
-        self.is_here = xp is np or X.device.type == "cpu"  # a GPU is not waited for
-        self.W, magnitudes, self.is_symmetric = inner or Inner()
-        W = self.W
+        super().__init__(kernel, open, factors)
+        n = len(self.gains)
+        self.rounding = rounding_of(n if self.X is None else self.X.shape[1])
+        self.vectors, self.space = np.empty((min(size, n), n)), np.empty(n)
+        self.rows, self.pivots, self.n_given = list[int](), list[float](), len(given)
+        for row in given:
+            self.add([row])
+
+    def add(self, group: Sequence[int]) -> None:
+        """Add a row."""
+        row, j = group[0], len(self.rows)
+        self.rows.append(row)
+        if j > len(self.pivots):  # nothing can follow a row that is not sure
+            return
+        u, X, W, gains = self.vectors[j], self.X, self.W, self.gains
+        if X is None:
+            u[:] = W[row]  # type: ignore[index]
+        else:
+            X.dot(X[row] if W is None else W.dot(X[row]), out=u)
+        if j:
+            u -= self.vectors[:j, row].dot(self.vectors[:j], out=self.space)
+        pivot = u.item(row)
+        if not pivot > MIN_GAIN:
+            gains[:] = -np.inf
+            return
+        self.pivots.append(pivot)
+        u /= pivot**0.5
+        change = np.multiply(u, u, out=self.space)
+        if self.f2 is not None:
+            change *= self.f2
+        gains -= change
+        gains[row] = -np.inf
+
+    def n_sure(self, gains: Sequence[float]) -> int:
+        """Return how many items are sure: all, by the bound, or as many as the errors themselves show."""
+        error = 0.0
+        for row, pivot in zip(self.rows, self.pivots):
+            error = 4 * EPS + (self.rounding + error) * self.scale.item(row) / pivot
+        if gains and error <= TIE and (self.rounding + error) * self.largest <= TIE * min(gains):
+            return len(gains)
+        # The errors are the solution of a triangular system.
+        m, g, pivots = len(self.pivots), self.n_given, np.array(self.pivots)
+        rows = np.array(self.rows[:m], np.int64)
+        own, along = self.rounding * self.scale[rows], self.vectors[:m, rows]
+        errors = dtrsv((along * along / -pivots).T, 4 * EPS + own / pivots, lower=1, diag=1) if m else pivots
+        worst = np.full(m + 1, self.rounding)
+        worst[1:] += np.maximum.accumulate(errors)
+        is_sure = (errors - 4 * EPS) <= TIE
+        tops = self.largest * worst[g : g + len(gains)] <= TIE * np.array(gains)
+        kept = 1 + int(is_sure.argmin()) if not is_sure.all() else m + 1  # the item after the last pivot that is sure
+        return max(0, min(kept - g, len(tops) if tops.all() else int(tops.argmin())))
+
+
+class ByColumns(_Symmetric):
+    """A run with many items, which updates gains where they may matter: gains that are not up to date bound those that are.
+
+    All are those after ``base`` items or later, and some are updated from there by one product with the vectors of the items since; where
+    that would cost more than updating all, all are. O(n d k) at worst. A gain is L_aa less squares (x_aᵀu_j)², each with the relative error
+    ``weights[j]`` of its pivot.
+    """
+
+    X: AnyArray
+
+    def __init__(
+        self, kernel: Factored, given: Sequence[int], open: BoolArray | None, size: int, factors: RowFactors | None
+    ) -> None:
+        super().__init__(kernel._replace(X=np.eye(len(kernel.W))) if kernel.X is None else kernel, open, factors)
+        n, d = self.X.shape
+        self.at_base, self.base, self.count, self.work, self.is_lazy = self.gains.copy(), 0, 0, 0, True
+        self.rounding = self.worst = rounding_of(d)
+        self.vectors, self.weights, self.is_sure = np.empty((min(size, n), d)), np.empty(min(size, n)), True
+        for row in given:
+            self.add([row])
+
+    def best(self) -> tuple[Sequence[int], Sequence[float]] | None:
+        """Return the best row and its gain; None as soon as that is not sure."""
+        if self.base < self.count:
+            self._find()
+        found = super().best() if self.is_sure else None
+        return found if found is not None and self.worst * self.largest <= TIE * found[1][0] else None
+
+    def add(self, group: Sequence[int]) -> None:
+        """Add a row."""
+        (row,), j = group, self.count
+        x, doubt = self.X[row].astype(np.float64, copy=False), self.rounding * self.scale.item(row)
+        u, before = x if self.W is None else self.W.dot(x), self.vectors[:j]
+        if j:
+            along = before.dot(x)
+            u = u - along.dot(before)
+            doubt += float((along * along).dot(self.weights[:j]))
+        pivot = float(x.dot(u))
+        if not (pivot > MIN_GAIN and doubt <= TIE * pivot):
+            self.is_sure = False
+            return
+        self.vectors[j] = u / pivot**0.5
+        self.weights[j] = weight = 4 * EPS + doubt / pivot
+        self.worst, self.count = max(self.worst, self.rounding + weight), j + 1
+        self.close(group)
+
+    def close(self, group: Sequence[int]) -> None:
+        """Leave out a row."""
+        self.gains[group[0]] = self.at_base[group[0]] = -np.inf
+
+    def n_sure(self, gains: Sequence[float]) -> int:
+        """Return all of them: each was sure when it was added."""
+        return len(gains)
+
+    def _find(self) -> None:
+        """Bring gains up to date until the best is among them."""
+        n, since, top, rows = len(self.X), self.count - self.base, -np.inf, np.argmax(self.gains, keepdims=True)
+        stale = self.gains > -np.inf
+        for chunk in (FIRST_UPDATED, 8 * FIRST_UPDATED, n, n) if self.is_lazy else ():
+            self._update(rows)
+            self.work += len(rows) * (since + FETCH_COST)
+            stale[rows] = False
+            top = max(top, self.gains[rows].max())
+            rows = np.flatnonzero(stale & (self.gains >= top * (1 - 2 * TIE)))
+            if not len(rows):
+                return
+            if chunk > FIRST_UPDATED and self.work + len(rows) * (since + FETCH_COST) > n * (since + 1):
+                break
+            if len(rows) > chunk:
+                rows = rows[np.argpartition(-self.gains[rows], chunk)[:chunk]]
+        for block in _blocks(self.X) if self.X.dtype != np.float64 else [slice(None)]:
+            self._update(block)
+        self.base, self.work, self.at_base = self.count, 0, self.gains.copy()
+        self.is_lazy = since > 1 or self.X.size > DOUBLED_ENTRIES  # small X: what did not pay once is not tried again
+
+    def _update(self, rows: IntArray | slice) -> None:
+        x = self.X[rows].astype(np.float64, copy=False)
+        if self.count == self.base + 1:
+            change = np.square(x.dot(self.vectors[self.base]))
+        else:
+            products = x @ self.vectors[self.base : self.count].T
+            change = np.einsum("ij,ij->i", products, products)
+        self.gains[rows] = self.at_base[rows] - (change if self.f2 is None else change * self.f2[rows])
+
+
+class Stacked:
+    """Runs of any kernels side by side, in NumPy or torch: ``X`` (b, n, d) in double precision, and one ``W`` for all.
+
+    ``open`` are the items that may be added, ``window`` is how many items in a row are judged together, ``sure`` tells which runs have
+    been sure so far, and ``own`` are the diagonals of the kernels, if they are known. In NumPy there is one run.
+    """
+
+    def __init__(
+        self, xp: ModuleType, kernel: Factored, given: Array, open: Array, window: int | None, own: Array = None
+    ) -> None:
+        X, W, magnitudes, self.is_symmetric = kernel
+        self.xp, self.X, self.W, self.open, self.window = xp, X, W, open, window
         self.own = xp.einsum("bij,bij->bi", X if W is None else X @ W, X) if own is None else own
         self.scale = self.own if magnitudes is None else (X * X) @ magnitudes
         self.rounding = rounding_of(X.shape[-1])
         self.noise, self.gains = self.rounding * self.scale, self.own + 0.0
         self.doubt = xp.amax(self.noise * open, -1)  # the largest error of a gain
-        self.sure, self.each = open.any(-1) | True, (open.any(-1) | True).nonzero()
-        self.each = self.each[0] if isinstance(self.each, tuple) else self.each[:, 0]
+        self.sure = open.any(-1) | True
+        self.each = xp.arange(len(X)) if xp is np else xp.arange(len(X), device=X.device)
         self.left: list[Array] = []  # u of each item added; in a window, its column of L
         self.right: list[Array] = []
         self.picks: list[Array] = []
+        for rows in given:
+            self._add(rows)
 
-    def best(self) -> tuple[Array, Array]:
-        """Return the best item of each run and its gain."""
+    @classmethod
+    def of_one(
+        cls,
+        kernel: Factored,
+        given: Sequence[int],
+        open: BoolArray | None,
+        window: int | None,
+        factors: RowFactors | None,
+    ) -> Stacked:
+        """Return the state of one run in NumPy."""
+        X = np.eye(len(kernel.W)) if kernel.X is None else np.asarray(kernel.X, np.float64)
+        X = X if factors is None else X * factors.f[:, None]
+        open = np.ones(len(X), bool) if open is None else open.copy()
+        return cls(np, kernel._replace(X=X[None]), np.array(given, np.int64)[:, None], open[None], window)
+
+    def best(self) -> tuple[Sequence[Array], Sequence[Array]] | None:
+        """Return the best item of each run and its gain; None if the one in NumPy is not sure. A GPU is not waited for."""
         gains = self.xp.where(self.open, self.gains, -np.inf)
         top = self.xp.amax(gains, -1)
-        self.sure &= (top > SMALLEST) & (top < LARGEST) & (self.doubt <= TIE * top)
-        picks = first(gains >= (top * (1 - TIE))[:, None])
-        return picks, gains[self.each, picks]
+        self.sure &= (top > MIN_GAIN) & (top < MAX_GAIN) & (self.doubt <= TIE * top)
+        is_best = gains >= (top * (1 - TIE))[:, None]
+        if self.xp is not np:
+            picks = is_best.byte().argmax(-1, keepdim=True)
+            return [picks], [gains.gather(1, picks)]
+        pick = int(is_best.argmax())
+        return ((pick,), (gains.item(pick),)) if self.sure[0] else None
 
-    def add(self, picks: Array) -> None:
+    def add(self, group: Sequence[Array]) -> None:
         """Add an item to each run."""
+        self._add(np.array(group) if self.xp is np else group[0][:, 0])
+
+    def _add(self, picks: Array) -> None:
         at = self.each, picks
         x, doubt = self.X[at], self.noise[at]
         u = x if self.W is None else x @ self.W.T
         v = x if self.W is None else x @ self.W
         self.open[at] = False
         if self.window is not None:
-            self.sure &= (self.gains[at] > SMALLEST) & (doubt <= TIE * self.gains[at])
+            self.sure &= (self.gains[at] > MIN_GAIN) & (doubt <= TIE * self.gains[at])
             return self._slide(picks, u, v, self.window - 1)
         if self.left:
             left = self.xp.stack(self.left, 1)
@@ -169,7 +360,7 @@ class Pursuit:
             u = u - ((right @ x[:, :, None]).mT @ left)[:, 0]
             v = u if self.is_symmetric else v - ((left @ x[:, :, None]).mT @ right)[:, 0]
         pivot = (x * u).sum(-1)
-        self.sure &= (pivot > SMALLEST) & (doubt <= TIE * pivot)
+        self.sure &= (pivot > MIN_GAIN) & (doubt <= TIE * pivot)
         root, weight = pivot[:, None] ** 0.5, 4 * EPS + doubt / pivot
         self.left.append(u / root)
         change = self._products(self.left[-1])
@@ -178,6 +369,14 @@ class Pursuit:
         self.noise = self.noise + weight[:, None] * abs(change)
         self.doubt = self.xp.amax(self.noise * self.open, -1)
         self.gains -= change
+
+    def close(self, group: Sequence[Array]) -> None:
+        """Leave out an item of the run in NumPy."""
+        self.open[0, group[0]] = False
+
+    def n_sure(self, gains: Sequence[Array]) -> int:
+        """Return all of them; ``sure`` tells which runs are."""
+        return len(gains)
 
     def _products(self, vectors: Array) -> Array:
         return (self.X[0] @ vectors[0])[None] if len(vectors) == 1 else (self.X @ vectors[:, :, None])[:, :, 0]
@@ -205,249 +404,69 @@ class Pursuit:
         self.doubt = self.xp.amax(self.noise * self.open, -1)
 
 
-def side_by_side(
-    torch: Any, X: Array, gains: Array, given: Array, open: Array, size: int
-) -> tuple[Array, Array, Array]:
-    """Return the items of greedy runs of kernels X_b X_bᵀ, X (b, n, d) in double precision, their gains, and which runs are sure.
+class OnDevice:
+    """Runs of kernels X_b X_bᵀ side by side on a GPU, X (b, n, d) in double precision: about a dozen operations per item.
 
-    For a GPU, where what counts is how many operations there are: about a dozen per item. ``gains`` are the diagonals, and are overwritten.
-    As in :class:`Few`, which steps were sure is found out at the end. Items that were added are not marked: their gains are zero up to
-    errors that no sure step takes for the best.
+    ``gains`` are the diagonals, and are overwritten. As in :class:`ByItems`, which steps were sure is found out at the end. Items that were
+    added are not marked: their gains are zero up to errors that no sure step takes for the best.
     """
-    (b, _, d), g, rounding = X.shape, given.shape[1], rounding_of(X.shape[2])
-    picks, found, vectors = given.new_empty((b, size)), gains.new_empty((b, size)), X.new_empty((b, size, d))
-    largest, change, is_best = gains.amax(-1), torch.empty_like(gains), torch.empty_like(gains, dtype=torch.bool)
-    picks[:, :g] = given
-    for j in range(size):
-        pick, u, before = picks[:, j : j + 1], vectors[:, j : j + 1], vectors[:, :j]
-        if j == g and open is not None:
+
+    def __init__(self, torch: ModuleType, X: Array, given: Array, open: Array, size: int, gains: Array) -> None:
+        b, _, d = X.shape
+        self.torch, self.X, self.gains, self.n_given, self.count = torch, X, gains, given.shape[1], 0
+        self.picks, self.found = given.new_empty((b, size)), gains.new_empty((b, size))
+        self.vectors, self.largest = X.new_empty((b, size, d)), gains.amax(-1)
+        self.change, self.is_best = torch.empty_like(gains), torch.empty_like(gains, dtype=torch.bool)
+        self.picks[:, : self.n_given] = given
+        for _ in range(self.n_given):
+            self.add([])
+        if open is not None:
             gains.masked_fill_(~open, -np.inf)
-        if j >= g:
-            torch.ge(gains, gains.amax(-1, keepdim=True) * (1 - TIE), out=is_best)
-            torch.argmax(is_best.view(torch.uint8), -1, keepdim=True, out=pick)
-        pivot = torch.gather(gains, 1, pick, out=found[:, j : j + 1])
-        if j == size - 1:
-            break
-        torch.gather(X, 1, pick[:, :, None].expand(b, 1, d), out=u)
-        if j and b == 1:
+
+    def best(self) -> tuple[Sequence[Array], Sequence[Array]]:
+        """Return the best item of each run and its gain."""
+        torch, gains, here = self.torch, self.gains, slice(self.count, self.count + 1)
+        torch.ge(gains, gains.amax(-1, keepdim=True) * (1 - TIE), out=self.is_best)
+        pick = torch.argmax(self.is_best.view(torch.uint8), -1, keepdim=True, out=self.picks[:, here])
+        return [pick], [torch.gather(gains, 1, pick, out=self.found[:, here])]
+
+    def add(self, group: Sequence[Array]) -> None:
+        """Add the next of ``picks`` to each run."""
+        torch, X, gains, j = self.torch, self.X, self.gains, self.count
+        pick, u, before = self.picks[:, j : j + 1], self.vectors[:, j : j + 1], self.vectors[:, :j]
+        if j < self.n_given:
+            torch.gather(gains, 1, pick, out=self.found[:, j : j + 1])
+        torch.gather(X, 1, pick[:, :, None].expand(len(X), 1, X.shape[2]), out=u)
+        if j and len(X) == 1:
             u[0, 0].addmv_(before[0].T, before[0] @ u[0, 0], alpha=-1)
         elif j:
             u.baddbmm_(torch.bmm(u, before.mT), before, alpha=-1)
-        u *= pivot.rsqrt()[:, :, None]
-        if b == 1:
-            torch.mv(X[0], u[0, 0], out=change[0])
+        u *= self.found[:, j : j + 1].rsqrt()[:, :, None]
+        if len(X) == 1:
+            torch.mv(X[0], u[0, 0], out=self.change[0])
         else:
-            torch.bmm(X, u.mT, out=change[:, :, None])
-        gains.addcmul_(change, change, value=-1)
-    rows = X.gather(1, picks[:, :, None].expand(b, size, d))
-    along, noise = rows @ vectors.mT, rounding * (rows * rows).sum(-1)
-    system, start = (along * along / -found[:, :, None]).tril(-1), 4 * EPS + noise / found
-    errors = torch.linalg.solve_triangular(system, start[:, :, None], upper=False, unitriangular=True)[:, :, 0]
-    worst = rounding + torch.nn.functional.pad(errors, (1, 0)).cummax(-1).values[:, :size]  # of the items before
-    is_sure = (found > SMALLEST) & (found < LARGEST) & (errors <= 4 * EPS + TIE)
-    is_sure[:, g:] &= (worst * largest[:, None] <= TIE * found)[:, g:]
-    return picks, found, is_sure.all(-1)
+            torch.bmm(X, u.mT, out=self.change[:, :, None])
+        gains.addcmul_(self.change, self.change, value=-1)
+        self.count += 1
 
+    def close(self, group: Sequence[Array]) -> None:
+        """Leave out an item of each run."""
+        self.gains.scatter_(1, group[0], -np.inf)
 
-def first(mask: Array) -> Array:
-    """Return the first true entry of each row."""
-    return mask.argmax(-1) if isinstance(mask, np.ndarray) else mask.byte().argmax(-1)
-
-
-class Few:
-    """One greedy run of a symmetric kernel with few items: of X (n, d), or None, the identity: W is L then.
-
-    The products c_j = x_aᵀu_j of all items are kept, rather than u_j. Items are chosen first, and which steps were sure is found out at the
-    end: the relative error of pivot p_j is w_j = 4ε + (noise + Σ_i c_i² w_i) / p_j, where the sum is at most L_jj max w_i.
-    """
-
-    is_here, sure = True, (True,)
-
-    def __init__(self, X: AnyArray | None, open: BoolArray | None, inner: Inner, factors: Factors | None) -> None:
-        self.parts, self.given = (X, open, inner, factors), list[int]()
-
-    def _begin(self, X: AnyArray | None, open: BoolArray | None, inner: Inner, factors: Factors | None) -> None:
-        rows: Any = None if X is None else np.asarray(X, np.float64)
-        W, scale, _ = inner
-        self.f2 = None if factors is None else factors.f * factors.f
-        if X is None:
-            own, self.lines = W.diagonal(), W
-        elif factors is None:
-            self.lines = rows if W is None else rows.dot(W)  # X times a row is a column of L
-            own = np.einsum("ij,ij->i", self.lines, rows)
-            scale = None if scale is None else (rows * rows).dot(scale)
-        else:
-            own, scale, self.lines = factors.squares, factors.squares, rows
-        self.X = rows
-        scale = own if scale is None else scale
-        self.gains = own.copy() if self.f2 is None else own * self.f2
-        largest = scale if self.f2 is None else self.gains
-        self.scale, self.largest = scale, largest.item(largest.argmax())  # less overhead than max
-        self.rounding = rounding_of(self.lines.shape[1])
-        if open is not None:
-            self.gains[~open] = -np.inf
-
-    def add(self, picks: Any) -> None:
-        """Add a given item, before any others."""
-        self.given.append(int(picks[0]))
-
-    def extend(self, count: int) -> tuple[list[Any], list[Any]]:
-        """Add up to so many items, as long as the run is sure; return them and their gains."""
-        self._begin(*self.parts)
-        gains, X, lines, f2, g = self.gains, self.X, self.lines, self.f2, len(self.given)
-        vectors, space, rows = np.empty((g + count, len(gains))), np.empty(len(gains)), self.given
-        found, pivots = list[float](), list[float]()
-        for j in range(g + count):
-            if j < g:
-                row = rows[j]
-            else:
-                row = int(gains.argmax())
-                top = gains.item(row)
-                if not SMALLEST < top < LARGEST:
-                    break
-                if row and gains.item(gains[:row].argmax()) >= top * (1 - TIE):
-                    row = int((gains >= top * (1 - TIE)).argmax())
-                rows.append(row)
-                found.append(gains.item(row))
-                if j == g + count - 1:
-                    break
-            u = vectors[j]
-            if X is None:
-                u[:] = lines[row]
-            else:
-                X.dot(lines[row], out=u)
-            if j:
-                u -= vectors[:j, row].dot(vectors[:j], out=space)
-            pivot = u.item(row)
-            if not pivot > SMALLEST:
-                break
-            pivots.append(pivot)
-            u /= pivot**0.5
-            np.multiply(u, u, out=space)
-            if f2 is not None:
-                space *= f2
-            gains -= space
-            gains[row] = -np.inf
-        error = 0.0
-        for row, pivot in zip(rows, pivots):
-            error = 4 * EPS + (self.rounding + error) * self.scale.item(row) / pivot
-        is_sure = found and error <= TIE and (self.rounding + error) * self.largest <= TIE * min(found)
-        sure = len(found) if is_sure else self._sure(vectors, np.array(pivots), np.array(found), g)
-        return [[row] for row in rows[g : g + sure]], [[gain] for gain in found[:sure]]
-
-    def _sure(self, vectors: FloatArray, pivots: FloatArray, found: FloatArray, g: int) -> int:
-        """Return how many items are sure, from the errors themselves, a triangular system."""
-        m = len(pivots)
-        rows = np.array(self.given[:m], np.int64)
-        own, along = self.rounding * self.scale[rows], vectors[:m, rows]
-        errors = dtrsv((along * along / -pivots).T, 4 * EPS + own / pivots, lower=1, diag=1) if m else pivots
-        worst = np.full(m + 1, self.rounding)
-        worst[1:] += np.maximum.accumulate(errors)
-        is_sure = (errors - 4 * EPS) <= TIE
-        tops = self.largest * worst[g : g + len(found)] <= TIE * found
-        kept = 1 + int(is_sure.argmin()) if not is_sure.all() else m + 1  # the item after the last pivot that is sure
-        return max(0, min(kept - g, len(tops) if tops.all() else int(tops.argmin())))
-
-
-class Lazy:
-    """Gains of one greedy run of a symmetric kernel: of X (n, d), an array of either precision.
-
-    With few entries, each addition updates all gains. With many, gains that are not up to date bound those that are. All are those after
-    ``base`` items or later, and some are updated from there by one product with the vectors of the items since; where that would cost
-    more than updating all, all are. O(n d k) at worst.
-
-    A gain is L_aa less squares (x_aᵀu_j)², each with the relative error ``weights[j]`` of its pivot.
-    """
-
-    is_here = True
-
-    def __init__(
-        self, X: AnyArray, open: BoolArray | None, size: int, inner: Inner, factors: Factors | None = None
-    ) -> None:
-        self.is_lazy, self.base, self.count, self.work = X.size > LAZY, 0, 0, 0
-        (W, magnitudes, _), self.W, (n, d) = inner, inner.W, X.shape
-        self.open = np.ones(n, bool) if open is None else open
-        self.X: Any = X if self.is_lazy else np.asarray(X, np.float64)
-        self.f2 = None if factors is None else factors.f * factors.f
-        scale = own = np.empty(n) if factors is None else factors.squares
-        if magnitudes is not None:
-            scale = np.empty(n)
-        for block in self._blocks() if factors is None else ():
-            x = self.X[block].astype(np.float64, copy=False)
-            own[block] = np.einsum("ij,ij->i", x if W is None else x.dot(W), x)
-            if magnitudes is not None:
-                scale[block] = (x * x).dot(magnitudes)
-        self.rounding = rounding_of(d)
-        self.noise, self.at_base = self.rounding * scale, own if self.f2 is None else own * self.f2
-        self.gains = self.at_base.copy()
-        self.gains[~self.open] = -np.inf
-        self.largest, self.worst = float((scale if self.f2 is None else self.at_base).max()), self.rounding
-        self.vectors, self.weights, self.is_sure = np.empty((size, d)), np.empty(size), True
+    def n_sure(self, gains: Sequence[Array]) -> int:
+        """Return all of them; ``sure`` tells which runs are."""
+        return len(gains)
 
     @property
-    def sure(self) -> list[bool]:
-        """Whether the run has been sure so far."""
-        return [self.is_sure]
-
-    def best(self) -> tuple[list[int], list[float]]:
-        """Return the best item and its gain."""
-        if self.base < self.count:
-            self._find()
-        gains = self.gains
-        top = float(gains[gains.argmax()])  # less overhead than max
-        if not (SMALLEST < top < LARGEST and self.worst * self.largest <= TIE * top):
-            self.is_sure = False
-        pick = int((gains >= top * (1 - TIE)).argmax())
-        return [pick], [gains[pick]]
-
-    def add(self, picks: Any) -> None:
-        """Add an item."""
-        row, j, doubt = int(picks[0]), self.count, float(self.noise[int(picks[0])])
-        x = self.X[row].astype(np.float64, copy=False)
-        u, before = x if self.W is None else self.W.dot(x), self.vectors[:j]
-        if j:
-            along = before.dot(x)
-            u = u - along.dot(before)
-            doubt += float((along * along).dot(self.weights[:j]))
-        pivot = float(x.dot(u))
-        if not (pivot > SMALLEST and doubt <= TIE * pivot):
-            self.is_sure = False
-            return
-        self.vectors[j] = u = u / pivot**0.5
-        self.weights[j] = weight = 4 * EPS + doubt / pivot
-        self.worst, self.count = max(self.worst, self.rounding + weight), j + 1
-        if not self.is_lazy:
-            change, self.base = self.X.dot(u), self.count
-            change *= change
-            self.gains -= change if self.f2 is None else change * self.f2
-        self.open[row], self.gains[row] = False, -np.inf
-
-    def _find(self) -> None:
-        """Bring gains up to date until the best is among them."""
-        n, since, top, rows = len(self.X), self.count - self.base, -np.inf, np.argmax(self.gains, keepdims=True)
-        stale = self.open.copy()
-        for chunk in (CHUNK, 8 * CHUNK, n, n):
-            self._update(rows)
-            self.work += len(rows) * (since + GATHER)
-            stale[rows] = False
-            top = max(top, self.gains[rows].max())
-            rows = np.flatnonzero(stale & (self.gains >= top * (1 - 2 * TIE)))
-            if not len(rows):
-                return
-            if chunk > CHUNK and self.work + len(rows) * (since + GATHER) > n * (since + 1):
-                break
-            if len(rows) > chunk:
-                rows = rows[np.argpartition(-self.gains[rows], chunk)[:chunk]]
-        for block in self._blocks():
-            self._update(block)
-        self.base, self.work, self.at_base = self.count, 0, self.gains.copy()
-
-    def _update(self, rows: Any) -> None:
-        products = self.X[rows].astype(np.float64, copy=False) @ self.vectors[self.base : self.count].T
-        change = np.einsum("ij,ij->i", products, products)
-        change = change if self.f2 is None else change * self.f2[rows]
-        self.gains[rows] = np.where(self.open[rows], self.at_base[rows] - change, -np.inf)
-
-    def _blocks(self) -> list[slice]:
-        step = max(1, BLOCK // self.X.shape[1])
-        return [slice(start, start + step) for start in range(0, len(self.X), step)]
+    def sure(self) -> Array:
+        """Which runs were sure at each step."""
+        torch, X, picks, found, g = self.torch, self.X, self.picks, self.found, self.n_given
+        size, rounding = picks.shape[1], rounding_of(X.shape[2])
+        rows = X.gather(1, picks[:, :, None].expand(len(X), size, X.shape[2]))
+        along, noise = rows @ self.vectors.mT, rounding * (rows * rows).sum(-1)
+        system, start = (along * along / -found[:, :, None]).tril(-1), 4 * EPS + noise / found
+        errors = torch.linalg.solve_triangular(system, start[:, :, None], upper=False, unitriangular=True)[:, :, 0]
+        worst = rounding + torch.nn.functional.pad(errors, (1, 0)).cummax(-1).values[:, :size]  # of the items before
+        is_sure = (found > MIN_GAIN) & (found < MAX_GAIN) & (errors <= 4 * EPS + TIE)
+        is_sure[:, g:] &= (worst * self.largest[:, None] <= TIE * found)[:, g:]
+        return is_sure.all(-1)

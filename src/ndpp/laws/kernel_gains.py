@@ -106,8 +106,7 @@ class BackgroundGains(Gains):
 
     def __init__(self, rest: WeighedSets, at: IntArray, n_rows: int, C: FloatArray, forms: FloatArray) -> None:
         super().__init__(np.zeros(n_rows), np.zeros(n_rows))
-        self.values[at] = (1 + rest.odds) * forms
-        self.noise[at] = np.where(rest.odds > 0, 0.0, rest.form.least)
+        self.values[at], self.noise[at] = (1 + rest.odds) * forms, rest.form.least * (rest.odds == 0)
         self.rest, self.at, self.C, self.forms = rest, at, C, forms
 
     def after(self, row: int, open: BoolArray) -> BackgroundGains | None:

@@ -28,8 +28,10 @@ MIN_CONCAVE_STEPS, MAX_CONCAVE_STEPS = 5, 60
 where Y has a column per item."""
 
 
-class KernelScoring(Scoring[WeighedSets]):
+class KernelScoring(Scoring):
     """Scores, gains and bounds of a kernel."""
+
+    law: WeighedSets
 
     # -- scores of items -----------------------------------------------------------------------------------------------------
 

@@ -246,7 +246,7 @@ class Law(Moments, Changes, ABC):
         return law if header.context is None else law.with_context(header.context, shifts)
 
     @property
-    def _scoring(self) -> Scoring[Law]:
+    def _scoring(self) -> Scoring:
         """How items are scored, for a basket and in greedy runs: from probabilities, where there is no faster way."""
         return Scoring(self)
 

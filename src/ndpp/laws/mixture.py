@@ -168,7 +168,7 @@ class Mixture(Law):
         return np.array([kernel.log_prob(ids) for kernel in self._plain_components])
 
     @property
-    def _scoring(self) -> Scoring[Law]:
+    def _scoring(self) -> Scoring:
         return MixtureScoring(self)
 
     def _log_started(self, ids: IntArray, size: int | None) -> FloatArray:

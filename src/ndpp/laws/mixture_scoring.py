@@ -15,8 +15,10 @@ from ndpp.laws.law import NEGLIGIBLE_POSTERIOR, Law
 from ndpp.laws.scoring import Best, Scoring, impossible, with_one_more
 
 
-class MixtureScoring(Scoring[Law]):
+class MixtureScoring(Scoring):
     """Scores and bounds of a mixture of any components."""
+
+    law: Law
 
     def next_scores_of(self, ids: IntArray) -> FloatArray:
         """Return Σ_c P(c | J) P_c(J ∪ a) / P_c(J)."""
@@ -39,8 +41,10 @@ class MixtureScoring(Scoring[Law]):
         return np.stack([part._scoring.item_bounds().max(axis=0) for part in self.law._plain_components])
 
 
-class SharedTiesScoring(Scoring[SharedTies]):
+class SharedTiesScoring(Scoring):
     """Scores of mixtures with shared ties, many baskets at a time."""
+
+    law: SharedTies
 
     def next_scores_of(self, ids: IntArray) -> FloatArray:
         """Return the scores of one basket."""

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,43 +52,13 @@ class Gains:
         return ()
 
 
-class Probabilities(Protocol):
-    """What the scores of any distribution are made from."""
-
-    @property
-    def n_items(self) -> int:
-        """Number of items."""
-
-    @property
-    def support(self) -> IntArray:
-        """Items that may occur."""
-
-    @property
-    def _log_weights(self) -> FloatArray: ...
-
-    @property
-    def _log_unit(self) -> float: ...
-
-    def with_empty(self) -> Self:
-        """Return the same with the empty set."""
-
-    def log_normalizers(self) -> FloatArray:
-        """Return −log P_c(∅)."""
-
-    def log_prob(self, items: IntArray, /) -> float:
-        """Return log P(S)."""
-
-    def log_probs(self, baskets: Baskets, /) -> FloatArray:
-        """Return log P(S) of many sets."""
-
-
-L = TypeVar("L", bound=Probabilities, covariant=True)
-
-
-class Scoring(Generic[L]):
+class Scoring:
     """Scores, gains and bounds of a law."""
 
-    def __init__(self, law: L) -> None:
+    law: Any
+    """The law, whose class is built upon this one."""
+
+    def __init__(self, law: object) -> None:
         self.law = law
 
     # -- scores of items -----------------------------------------------------------------------------------------------------
@@ -128,7 +98,7 @@ class Scoring(Generic[L]):
             except ZeroProbabilityError:
                 scores[i] = 0.0
         with np.errstate(invalid="ignore"):
-            return np.nan_to_num(scores * np.exp(law.log_probs(rest) - law.log_prob(items))[:, None])
+            return np.asarray(np.nan_to_num(scores * np.exp(law.log_probs(rest) - law.log_prob(items))[:, None]))
 
     # -- bounds --------------------------------------------------------------------------------------------------------------
 
@@ -143,7 +113,8 @@ class Scoring(Generic[L]):
         largest = logs[:, given].sum(axis=1)
         if left:
             largest = largest + np.partition(np.delete(logs, given, axis=1), -left, axis=1)[:, -left:].sum(axis=1)
-        return float(np.logaddexp.reduce((law._log_weights - law.log_normalizers())[used] + largest)) + law._log_unit
+        log_weights = (law._log_weights - law.log_normalizers() + law._log_unit)[used]
+        return float(np.logaddexp.reduce(log_weights + largest))
 
     # -- greedy runs ---------------------------------------------------------------------------------------------------------
 

@@ -1,11 +1,11 @@
-"""How good is a model? Each metric takes a model and baskets it was not fitted on, and returns an :class:`Estimate`.
+"""How good is a model? Each metric takes a model and baskets it was not fitted on, and returns an :class:`Metric`.
 
 A model is a kernel, a mixture, a fitted estimator, or one of the baselines: :func:`independent_items`,
 :func:`item_item_cosine` and :func:`ease`. Always compare a model with the baselines. :func:`compare_models` does so.
 """
 
 from ndpp.metrics.comparison import Comparison, ModelScores, compare_models
-from ndpp.metrics.estimates import Estimate
+from ndpp.metrics.estimates import Metric
 from ndpp.metrics.likelihood import auc, log_likelihood_gain, mean_log_likelihood
 from ndpp.metrics.models import (
     IndependentItems,
@@ -27,9 +27,9 @@ from ndpp.metrics.regression import Ease, ease
 __all__ = [
     "Comparison",
     "Ease",
-    "Estimate",
     "IndependentItems",
     "ItemWeights",
+    "Metric",
     "ModelScores",
     "auc",
     "compare_models",

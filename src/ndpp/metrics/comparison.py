@@ -17,7 +17,7 @@ from ndpp._types import RngLike
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
-from ndpp.metrics.estimates import Bootstrap, Column, Estimate, difference, mean_estimates
+from ndpp.metrics.estimates import Bootstrap, Metric, PerBasket, Resampling, difference, mean_estimates
 from ndpp.metrics.likelihood import auc
 from ndpp.metrics.models import IndependentItems, has_probabilities, log_likelihoods, log_size_probabilities
 from ndpp.metrics.ranking import HeldOut, Holdout, held_out_ranks, hold_out
@@ -25,7 +25,7 @@ from ndpp.metrics.ranking import HeldOut, Holdout, held_out_ranks, hold_out
 PROBABILITY = ("log_likelihood", "gain", "size", "content", "auc")
 RANKING = ("mean_percentile_rank", "hit_rate", "hit_rate_gain", "reciprocal_rank", "ndcg")
 HEADS = {"log-likelihood gain": "gain"}
-Means: TypeAlias = tuple[dict[str, dict[str, Estimate]], int]
+Means: TypeAlias = tuple[dict[str, dict[str, Metric]], int]
 """Estimates by model and field over the baskets that all models can have, and the number of other baskets."""
 
 
@@ -36,32 +36,32 @@ class ModelScores(NamedTuple):
     ----------
     name : str
         The name of the model.
-    log_likelihood, gain : Estimate
+    log_likelihood, gain : Metric
         Log-probability of a basket, and the difference to that of the base model.
-    size, content : Estimate
+    size, content : Metric
         The two parts of the log-likelihood: log P(\\|S\\|), and log P(S) given the size.
-    auc : Estimate
+    auc : Metric
         Probability that a basket is more probable than a random set of its size.
-    mean_percentile_rank, hit_rate, hit_rate_gain, reciprocal_rank, ndcg : Estimate
+    mean_percentile_rank, hit_rate, hit_rate_gain, reciprocal_rank, ndcg : Metric
         Metrics of the rank of a held-out item, and the difference of the hit rate to that of the base model.
     """
 
     name: str
-    log_likelihood: Estimate | None = None
-    gain: Estimate | None = None
-    size: Estimate | None = None
-    content: Estimate | None = None
-    auc: Estimate | None = None
-    mean_percentile_rank: Estimate | None = None
-    hit_rate: Estimate | None = None
-    hit_rate_gain: Estimate | None = None
-    reciprocal_rank: Estimate | None = None
-    ndcg: Estimate | None = None
+    log_likelihood: Metric | None = None
+    gain: Metric | None = None
+    size: Metric | None = None
+    content: Metric | None = None
+    auc: Metric | None = None
+    mean_percentile_rank: Metric | None = None
+    hit_rate: Metric | None = None
+    hit_rate_gain: Metric | None = None
+    reciprocal_rank: Metric | None = None
+    ndcg: Metric | None = None
 
     @property
-    def estimates(self) -> list[Estimate]:
+    def estimates(self) -> list[Metric]:
         """The metrics that the model has."""
-        return [estimate for estimate in self[1:] if isinstance(estimate, Estimate)]
+        return [estimate for estimate in self[1:] if isinstance(estimate, Metric)]
 
 
 class Comparison(NamedTuple):
@@ -125,7 +125,7 @@ class Comparison(NamedTuple):
 
 
 def compare_models(
-    models: Mapping[str, Any],
+    models: Mapping[str, object],
     baskets: Baskets,
     *,
     base: str | None = None,
@@ -177,17 +177,17 @@ def compare_models(
     seed = int(rng.integers(2**62))  # the same random sets and resamples for every model
     found, n_impossible = _probabilities(models, baskets, base, Bootstrap(level, n_boot, seed), by_size)
     ranks, n_unranked = _ranks(models, held, base, k, Bootstrap(level, n_boot, seed))
-    settings: dict[str, Any] = {"level": level, "n_boot": n_boot, "rng": seed}
+    settings: Resampling = {"level": level, "n_boot": n_boot, "rng": seed}
     areas = {name: auc(model, baskets, **settings) for name, model in models.items() if has_probabilities(model)}
     rows = tuple(ModelScores(name, **found.get(name, {}), auc=areas.get(name), **ranks[name]) for name in models)
     return Comparison(rows, base, len(baskets), n_impossible, len(held.items), n_unranked)
 
 
-def _means(columns: dict[str, dict[str, Column]], n_baskets: int, bootstrap: Bootstrap) -> Means:
+def _means(columns: dict[str, dict[str, PerBasket]], n_baskets: int, bootstrap: Bootstrap) -> Means:
     flat = [(name, field, column) for name, own in columns.items() for field, column in own.items()]
     possible = [column.values > -np.inf for _, _, column in flat]
     is_common = np.all([np.ones(n_baskets, bool), *possible], axis=0)
-    out: dict[str, dict[str, Estimate]] = {name: {} for name in columns}
+    out: dict[str, dict[str, Metric]] = {name: {} for name in columns}
     common = [column._replace(values=column.values[is_common]) for _, _, column in flat]
     for (name, field, _), estimate in zip(flat, mean_estimates(common, bootstrap)):
         out[name][field] = estimate
@@ -195,43 +195,43 @@ def _means(columns: dict[str, dict[str, Column]], n_baskets: int, bootstrap: Boo
 
 
 def _probabilities(
-    models: Mapping[str, Any], baskets: Baskets, base: str | None, bootstrap: Bootstrap, by_size: bool
+    models: Mapping[str, object], baskets: Baskets, base: str | None, bootstrap: Bootstrap, by_size: bool
 ) -> Means:
     """Return log-likelihoods, their two parts, and their gain over the base model."""
     laws = {name: model for name, model in models.items() if has_probabilities(model)}
     likely = {name: log_likelihoods(model, baskets) for name, model in laws.items()}
-    columns: dict[str, dict[str, Column]] = {}
+    columns: dict[str, dict[str, PerBasket]] = {}
     for name, values in likely.items():
         n_zero = int(np.sum(values == -np.inf))
-        columns[name] = {"log_likelihood": Column("log-likelihood", values, n_zero)}
+        columns[name] = {"log_likelihood": PerBasket("log-likelihood", values, n_zero)}
         if base in likely and base != name:
-            columns[name]["gain"] = Column("log-likelihood gain", difference(values, likely[base]), n_zero)
+            columns[name]["gain"] = PerBasket("log-likelihood gain", difference(values, likely[base]), n_zero)
         size = log_size_probabilities(laws[name], baskets) if by_size else None
         if size is not None:
-            columns[name]["size"] = Column("log P(size)", size, n_zero)
-            columns[name]["content"] = Column("log P(items | size)", difference(values, size), n_zero)
+            columns[name]["size"] = PerBasket("log P(size)", size, n_zero)
+            columns[name]["content"] = PerBasket("log P(items | size)", difference(values, size), n_zero)
     return _means(columns, len(baskets), bootstrap)
 
 
-def _ranks(models: Mapping[str, Any], held: HeldOut, base: str | None, k: int, bootstrap: Bootstrap) -> Means:
+def _ranks(models: Mapping[str, object], held: HeldOut, base: str | None, k: int, bootstrap: Bootstrap) -> Means:
     """Return the metrics of the ranks of held-out items."""
     ranks = {name: held_out_ranks(model, held) for name, model in models.items()}
-    columns: dict[str, dict[str, Column]] = {}
+    columns: dict[str, dict[str, PerBasket]] = {}
     for name, own in ranks.items():
         n_zero = int(np.sum(~own.is_ranked))
         columns[name] = {
-            "mean_percentile_rank": Column("MPR", own.percentile(), n_zero),
-            "hit_rate": Column(f"hit rate@{k}", own.in_top(k), n_zero),
-            "reciprocal_rank": Column("MRR", own.reciprocal(), n_zero),
-            "ndcg": Column(f"NDCG@{k}", own.discounted(k), n_zero),
+            "mean_percentile_rank": PerBasket("MPR", own.percentile(), n_zero),
+            "hit_rate": PerBasket(f"hit rate@{k}", own.in_top(k), n_zero),
+            "reciprocal_rank": PerBasket("MRR", own.reciprocal(), n_zero),
+            "ndcg": PerBasket(f"NDCG@{k}", own.discounted(k), n_zero),
         }
         if base is not None and base != name:
             gain = difference(own.in_top(k), ranks[base].in_top(k))
-            columns[name]["hit_rate_gain"] = Column(f"hit rate@{k} gain", gain, n_zero)
+            columns[name]["hit_rate_gain"] = PerBasket(f"hit rate@{k} gain", gain, n_zero)
     return _means(columns, len(held.items), bootstrap)
 
 
-def _cell(estimate: Estimate | None) -> str:
+def _cell(estimate: Metric | None) -> str:
     if estimate is None:
         return "–"
     digits = 1 if abs(estimate.value) >= 10 else 3

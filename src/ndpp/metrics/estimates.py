@@ -21,7 +21,7 @@ CHUNK_VALUES = 2_000_000
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Metric:
     """A metric on a set of baskets. ``float(estimate)`` is its value.
 
     Attributes
@@ -98,7 +98,7 @@ class Bootstrap:
         return np.bincount(drawn.ravel(), minlength=count * n).reshape(count, n).astype(np.float64)
 
 
-class Column(NamedTuple):
+class PerBasket(NamedTuple):
     """One value per basket; −inf for the ``n_zero`` baskets that the model cannot have."""
 
     name: str
@@ -106,21 +106,21 @@ class Column(NamedTuple):
     n_zero: int
 
 
-def mean_estimate(name: str, values: FloatArray, bootstrap: Bootstrap) -> Estimate:
+def mean_estimate(name: str, values: FloatArray, bootstrap: Bootstrap) -> Metric:
     """Return the mean of one value per basket. Values of −inf are excluded and counted in ``n_zero``."""
     possible = values > -np.inf
-    (found,) = mean_estimates([Column(name, values[possible], int(np.sum(~possible)))], bootstrap)
+    (found,) = mean_estimates([PerBasket(name, values[possible], int(np.sum(~possible)))], bootstrap)
     return found
 
 
-def mean_estimates(columns: Sequence[Column], bootstrap: Bootstrap) -> list[Estimate]:
+def mean_estimates(columns: Sequence[PerBasket], bootstrap: Bootstrap) -> list[Metric]:
     """Return the means of columns of finite values, with intervals from the same resamples."""
     if not columns:
         return []
     bounds = bootstrap.intervals(np.stack([column.values for column in columns], axis=1))
     means = [float(values.mean()) if len(values) else np.nan for _, values, _ in columns]
     return [
-        Estimate(name, mean, low, high, bootstrap.level, len(values), n_zero)
+        Metric(name, mean, low, high, bootstrap.level, len(values), n_zero)
         for (name, values, n_zero), mean, (low, high) in zip(columns, means, bounds.T.tolist())
     ]
 

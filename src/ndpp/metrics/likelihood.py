@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 
 from ndpp._types import IntArray
 from ndpp.baskets import Baskets
 from ndpp.baskets.weighted import WeightedBaskets, context_of
-from ndpp.metrics.estimates import Bootstrap, Column, Estimate, Resampling, difference, mean_estimate, mean_estimates
+from ndpp.metrics.estimates import Bootstrap, Metric, PerBasket, Resampling, difference, mean_estimate, mean_estimates
 from ndpp.metrics.models import log_likelihoods
 
 SETS_PER_BASKET, SET_ITEMS = 10, 20_000
 """Random sets per basket: ten, or fewer (at least one) if all sets of one size would hold more than SET_ITEMS items."""
 
 
-def mean_log_likelihood(kernel: Any, baskets: Baskets, **options: Unpack[Resampling]) -> Estimate:
+def mean_log_likelihood(kernel: object, baskets: Baskets, **options: Unpack[Resampling]) -> Metric:
     """Return the mean log-probability of the baskets, in nats per basket.
 
     Baskets of probability zero, such as those larger than the rank of the kernel, are excluded and counted in
@@ -43,7 +43,7 @@ def mean_log_likelihood(kernel: Any, baskets: Baskets, **options: Unpack[Resampl
     return mean_estimate("log-likelihood", log_likelihoods(kernel, baskets), Bootstrap(**options))
 
 
-def log_likelihood_gain(kernel: Any, baseline: Any, baskets: Baskets, **options: Unpack[Resampling]) -> Estimate:
+def log_likelihood_gain(kernel: object, baseline: object, baskets: Baskets, **options: Unpack[Resampling]) -> Metric:
     """Return the mean log-likelihood of ``kernel`` minus that of ``baseline``, in nats per basket.
 
     The difference is taken basket by basket, so the interval is much narrower than that of either model. Baskets of
@@ -54,7 +54,7 @@ def log_likelihood_gain(kernel: Any, baseline: Any, baskets: Baskets, **options:
     return mean_estimate("log-likelihood gain", values, Bootstrap(**options))
 
 
-def auc(kernel: Any, baskets: Baskets, **options: Unpack[Resampling]) -> Estimate:
+def auc(kernel: object, baskets: Baskets, **options: Unpack[Resampling]) -> Metric:
     """Return the probability that a basket is more probable than a uniform random set of its size; 0.5 is chance.
 
     The baskets of each size are compared with up to ten times as many random sets, in their contexts; ties count half. (Among sets of all
@@ -82,7 +82,7 @@ def auc(kernel: Any, baskets: Baskets, **options: Unpack[Resampling]) -> Estimat
         mine, others = baskets.sizes == size, np.sort(theirs[sets.sizes == size])
         ranks = [np.searchsorted(others, ours[mine], side=side) for side in ("left", "right")]
         values[mine] = np.mean(ranks, axis=0) / len(others)
-    (found,) = mean_estimates([Column("AUC", values, int(np.sum(ours == -np.inf)))], bootstrap)
+    (found,) = mean_estimates([PerBasket("AUC", values, int(np.sum(ours == -np.inf)))], bootstrap)
     return found
 
 

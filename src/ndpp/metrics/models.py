@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol, cast
 
 import numpy as np
 from scipy import sparse
@@ -20,6 +20,17 @@ from ndpp.laws.mixture import Mixture
 
 RARE_SIZE = 1e-12
 """Size distributions have an absolute error of about 1e-15; probabilities below this are computed to full relative accuracy."""
+
+
+class Scorer(Protocol):
+    """A model that is no law: it scores items, and may have ``log_likelihoods`` and ``log_size_probabilities``, too."""
+
+    @property
+    def n_items(self) -> int:
+        """Number of items."""
+
+    def scores(self, baskets: Baskets) -> FloatArray:
+        """Return the score of each item, one row per basket."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +67,7 @@ class IndependentItems:
 class ItemWeights:
     """Scores an item by the sum of its weights from the items of the basket. Has no probabilities."""
 
-    weights: Any
+    weights: FloatArray | sparse.csr_array
 
     @property
     def n_items(self) -> int:
@@ -121,7 +132,7 @@ def item_item_cosine(baskets: Baskets) -> ItemWeights:
     return ItemWeights(cosines(baskets))
 
 
-def cosines(baskets: Baskets, *, extra: float = 0.0, weights: FloatArray | None = None) -> Any:
+def cosines(baskets: Baskets, *, extra: float = 0.0, weights: FloatArray | None = None) -> sparse.csr_array:
     """Return the cosines of all pairs of items, with ``extra`` added to the counts of items, as a CSR array."""
     counts = occurrences(baskets, weights) + extra
     scaled = baskets.to_csr().astype(np.float64) @ sparse.diags_array(1 / np.sqrt(np.maximum(counts, 1)))
@@ -133,45 +144,46 @@ def cosines(baskets: Baskets, *, extra: float = 0.0, weights: FloatArray | None 
     return similarity
 
 
-def log_likelihoods(kernel: Any, baskets: Baskets) -> FloatArray:
+def log_likelihoods(kernel: object, baskets: Baskets) -> FloatArray:
     """Return the log-probability of each basket, −inf for impossible baskets.
 
     ``kernel`` is a :class:`ndpp.LowRankKernel`, a fitted estimator, or a model with a method ``log_likelihoods``. Baskets in context, as
     ``Orders.in_context`` returns them, are judged in it.
     """
-    model = _model(kernel, baskets)
-    if isinstance(model, Law):
-        return np.asarray(model.log_probs(baskets, context=context_of(baskets)))
-    if not has_probabilities(model):
-        raise InvalidInputError(f"{type(model).__name__} ranks items but has no probabilities")
-    return np.asarray(model.log_likelihoods(baskets), np.float64)
+    law, _ = _model(kernel, baskets)
+    if law is not None:
+        return np.asarray(law.log_probs(baskets, context=context_of(baskets)))
+    found = getattr(kernel, "log_likelihoods", None)
+    if found is None:
+        raise InvalidInputError(f"{type(kernel).__name__} ranks items but has no probabilities")
+    return np.asarray(found(baskets), np.float64)
 
 
-def log_size_probabilities(kernel: Any, baskets: Baskets) -> FloatArray | None:
+def log_size_probabilities(kernel: object, baskets: Baskets) -> FloatArray | None:
     """Return log P(|S| = k) for the size k of each basket; None if the model cannot say, or not precisely."""
-    model = _model(kernel, baskets)
-    if not isinstance(model, Law):
-        found = getattr(model, "log_size_probabilities", None)
+    law, _ = _model(kernel, baskets)
+    if law is None:
+        found = getattr(kernel, "log_size_probabilities", None)
         return None if found is None else np.asarray(found(baskets.sizes), np.float64)
     out = np.full(len(baskets), -np.inf)
     if context_of(baskets):
-        model.size_distribution()  # those of the components are kept for all contexts
+        law.size_distribution()  # those of the components are kept for all contexts
     try:
-        for law, which in _in_contexts(model, baskets):
-            (sizes, where), chances = np.unique(baskets.sizes[which], return_inverse=True), law.size_distribution()
-            log_p, total = np.full(len(sizes), -np.inf), law.log_normalizer()
-            for i, size in enumerate(sizes[sizes <= law.max_size].tolist()):
-                log_p[i] = np.log(chances[size]) if chances[size] > RARE_SIZE else law.log_normalizer(size) - total
+        for own, which in _in_contexts(law, baskets):
+            (sizes, where), chances = np.unique(baskets.sizes[which], return_inverse=True), own.size_distribution()
+            log_p, total = np.full(len(sizes), -np.inf), own.log_normalizer()
+            for i, size in enumerate(sizes[sizes <= own.max_size].tolist()):
+                log_p[i] = np.log(chances[size]) if chances[size] > RARE_SIZE else own.log_normalizer(size) - total
             out[which] = log_p[where]
     except PrecisionError:
         return None
     return out
 
 
-def _in_contexts(law: Any, baskets: Baskets) -> Iterator[tuple[Any, IntArray]]:
+def _in_contexts(law: Law, baskets: Baskets) -> Iterator[tuple[Law, IntArray]]:
     """Yield the law in each context that some of the baskets are in, and their numbers."""
     known = {name: words for name, words in context_of(baskets).items() if name in law.context}
-    if not known or not len(baskets):
+    if law.gate is None or not known or not len(baskets):
         yield law, np.arange(len(baskets))
         return
     _, first, which = np.unique(
@@ -184,31 +196,32 @@ def _in_contexts(law: Any, baskets: Baskets) -> Iterator[tuple[Any, IntArray]]:
         )
 
 
-def has_probabilities(kernel: Any) -> bool:
+def has_probabilities(kernel: object) -> bool:
     """Return whether the model assigns probabilities to baskets."""
-    return Law.of(kernel) is not None or hasattr(kernel, "log_likelihoods")
+    return Law.of(kernel) is not None or getattr(kernel, "log_likelihoods", None) is not None
 
 
-def scores(kernel: Any, baskets: Baskets) -> FloatArray:
+def scores(kernel: object, baskets: Baskets) -> FloatArray:
     """Return the score of each item as the next one of each basket, shape (len(baskets), n_items).
 
     For a kernel these are :func:`ndpp.next_item_scores`, or NaN for impossible baskets; other models have a method
     ``scores``.
     """
-    model = _model(kernel, baskets)
-    if isinstance(model, Law):
-        out = np.empty((len(baskets), model.n_items))
-        for law, which in _in_contexts(model, baskets):
-            out[which] = scores_or_nan(law, baskets[which])
-        return out
-    return np.asarray(model.scores(baskets), np.float64)
+    law, scorer = _model(kernel, baskets)
+    if scorer is not None:
+        return np.asarray(scorer.scores(baskets), np.float64)
+    out = np.empty((len(baskets), baskets.n_items))
+    for own, which in _in_contexts(cast(Law, law), baskets):
+        out[which] = scores_or_nan(own, baskets[which])
+    return out
 
 
-def _model(kernel: Any, baskets: Baskets) -> Any:
-    """Return the law of a fitted estimator, or the model itself; raise unless it matches the baskets."""
-    law = Law.of(kernel)
-    model = kernel if law is None else law
-    if law is None and not hasattr(model, "scores"):
+def _model(kernel: object, baskets: Baskets) -> tuple[Law | None, Scorer | None]:
+    """Return the law of a kernel, mixture or fitted estimator, or else the model as a scorer; raise unless it matches the baskets."""
+    law: Law | None = Law.of(kernel)
+    scorer = cast(Scorer, kernel) if law is None and getattr(kernel, "scores", None) is not None else None
+    model = law if scorer is None else scorer
+    if model is None:
         raise InvalidInputError(
             f"expected a kernel, a fitted estimator or a baseline of ndpp.metrics; got {type(kernel).__name__}. "
             "An estimator must be fitted first."
@@ -218,10 +231,10 @@ def _model(kernel: Any, baskets: Baskets) -> Any:
             f"model and baskets must have the same items; the model has {model.n_items}, "
             f"the baskets have {baskets.n_items}. Create the baskets with n_items= or the model's labels."
         )
-    return model
+    return law, scorer
 
 
-def check_baskets(baskets: Any) -> Baskets:
+def check_baskets(baskets: object) -> Baskets:
     """Return the baskets; raise unless they are ``Baskets``."""
     if not isinstance(baskets, Baskets):
         raise InvalidInputError(

@@ -19,7 +19,7 @@ from ndpp._validation import check_choice, check_count
 from ndpp.baskets import Baskets
 from ndpp.baskets.weighted import WeightedBaskets, context_of
 from ndpp.laws.law import Law
-from ndpp.metrics.estimates import Bootstrap, Estimate, Resampling, mean_estimate
+from ndpp.metrics.estimates import Bootstrap, Metric, Resampling, mean_estimate
 from ndpp.metrics.models import check_baskets, scores
 
 CHUNK_SCORES = 8_000_000
@@ -31,7 +31,7 @@ Holdout: TypeAlias = Literal["random", "largest-id"]
 of items, so such results do not apply to items in general."""
 
 
-class Ranking(Resampling, total=False):
+class RankOptions(Resampling, total=False):
     """The options of metrics of ranks: what is held out, and those of :class:`~ndpp.metrics.estimates.Bootstrap`."""
 
     holdout: Holdout
@@ -78,7 +78,7 @@ class Ranks(NamedTuple):
         return np.where(self.is_ranked, values, -np.inf)
 
 
-def mean_percentile_rank(kernel: Any, baskets: Baskets, **options: Unpack[Ranking]) -> Estimate:
+def mean_percentile_rank(kernel: object, baskets: Baskets, **options: Unpack[RankOptions]) -> Metric:
     """Return the mean percentage of items ranked at or below the held-out item: about 50 by chance, at most 100.
 
     Baskets of fewer than two items are excluded, and so are those whose rest has probability zero, which ``n_zero``
@@ -95,7 +95,7 @@ def mean_percentile_rank(kernel: Any, baskets: Baskets, **options: Unpack[Rankin
     return _mean_over_ranks("MPR", Ranks.percentile, kernel, baskets, **options)
 
 
-def hit_rate_at(kernel: Any, baskets: Baskets, k: int = 10, **options: Unpack[Ranking]) -> Estimate:
+def hit_rate_at(kernel: object, baskets: Baskets, k: int = 10, **options: Unpack[RankOptions]) -> Metric:
     """Return how often the held-out item is among the first ``k``.
 
     Some papers call this precision@k. Parameters as in :func:`mean_percentile_rank`.
@@ -119,25 +119,26 @@ def hit_rate_scorer(k: int = 10, *, rng: int = 0) -> Callable[..., float]:
     return partial(_hit_rate, k=check_count(k, "k", least=1), rng=rng)
 
 
-def _hit_rate(model: Any, X: Any, y: Any = None, *, k: int, rng: int) -> float:
+def _hit_rate(model: Any, X: Any, y: object = None, *, k: int, rng: int) -> float:
     """Return the share of hits; X is whatever an estimator or a pipeline takes."""
-    while hasattr(model, "steps"):
-        X, model = model[:-1].transform(X) if len(model.steps) > 1 else X, model[-1]
+    while (steps := getattr(model, "steps", None)) is not None:
+        X, model = model[:-1].transform(X) if len(steps) > 1 else X, model[-1]
     law = Law.of(model)
-    if law is not None and hasattr(X, "shape") and not isinstance(X, Baskets):
-        X = Baskets.from_csr(X, labels=law.labels)
-    elif law is not None and not isinstance(X, Baskets):
-        X = Baskets.from_lists(X, n_items=law.n_items, labels=law.labels)
+    if law is not None and not isinstance(X, Baskets):
+        if getattr(X, "shape", None) is not None:
+            X = Baskets.from_csr(X, labels=law.labels)
+        else:
+            X = Baskets.from_lists(X, n_items=law.n_items, labels=law.labels)
     hits = held_out_ranks(model, hold_out(X, np.random.default_rng(rng))).in_top(k)
     return float(np.maximum(hits, 0.0).mean()) if len(hits) else 0.0
 
 
-def mean_reciprocal_rank(kernel: Any, baskets: Baskets, **options: Unpack[Ranking]) -> Estimate:
+def mean_reciprocal_rank(kernel: object, baskets: Baskets, **options: Unpack[RankOptions]) -> Metric:
     """Return the mean of 1 / rank of the held-out item. Parameters as in :func:`mean_percentile_rank`."""
     return _mean_over_ranks("MRR", Ranks.reciprocal, kernel, baskets, **options)
 
 
-def ndcg_at(kernel: Any, baskets: Baskets, k: int = 10, **options: Unpack[Ranking]) -> Estimate:
+def ndcg_at(kernel: object, baskets: Baskets, k: int = 10, **options: Unpack[RankOptions]) -> Metric:
     """Return the mean of 1 / log₂(1 + rank) of the held-out item, with zero for ranks beyond ``k``.
 
     Parameters as in :func:`mean_percentile_rank`.
@@ -149,11 +150,11 @@ def ndcg_at(kernel: Any, baskets: Baskets, k: int = 10, **options: Unpack[Rankin
 def _mean_over_ranks(
     name: str,
     value: Callable[[Ranks], FloatArray],
-    kernel: Any,
+    kernel: object,
     baskets: Baskets,
     holdout: Holdout = "random",
     **resampling: Unpack[Resampling],
-) -> Estimate:
+) -> Metric:
     bootstrap = Bootstrap(**resampling)
     held = hold_out(baskets, bootstrap.generator, holdout)
     return mean_estimate(name, value(held_out_ranks(kernel, held)), bootstrap)
@@ -173,7 +174,7 @@ def without(baskets: Baskets, positions: IntArray) -> HeldOut:
     return HeldOut(WeightedBaskets.of(rest, None, context_of(baskets)), baskets.indices[where], baskets.sizes)
 
 
-def held_out_ranks(kernel: Any, held: HeldOut) -> Ranks:
+def held_out_ranks(kernel: object, held: HeldOut) -> Ranks:
     """Return the rank of the held-out item of each basket."""
     n_items = held.rest.n_items
     step = max(1, CHUNK_SCORES // max(1, n_items))
@@ -182,7 +183,7 @@ def held_out_ranks(kernel: Any, held: HeldOut) -> Ranks:
     return Ranks(above, ties, n_items - held.rest.sizes, known > 0)
 
 
-def _count(kernel: Any, rest: Baskets, held: IntArray) -> IntArray:
+def _count(kernel: object, rest: Baskets, held: IntArray) -> IntArray:
     """Return three columns: candidates above the held-out item, others tied with it, and whether the rest is possible."""
     values = scores(kernel, rest)
     own = values[np.arange(len(rest)), held][:, None]

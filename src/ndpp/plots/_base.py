@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 from ndpp.errors import InvalidInputError, needing
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 ATTRACT, REPEL, NEUTRAL = "#0072B2", "#E69F00", "#5B6770"
 COLOURS = (ATTRACT, "#D55E00", "#009E73", "#CC79A7", REPEL, "#56B4E9", "#000000", NEUTRAL, "#332288")
 """The colours of Okabe and Ito, without yellow and with grey and indigo."""
-HATCHED: dict[str, Any] = {"hatch": "///", "edgecolor": "white"}
-COMPLEMENTS: dict[str, Any] = {"color": ATTRACT, "label": "go together"}
-SUBSTITUTES: dict[str, Any] = {"color": REPEL, "label": "stand in for each other", **HATCHED}
+HATCHED: dict[str, str] = {"hatch": "///", "edgecolor": "white"}
+COMPLEMENTS: dict[str, str] = {"color": ATTRACT, "label": "go together"}
+SUBSTITUTES: dict[str, str] = {"color": REPEL, "label": "stand in for each other", **HATCHED}
 MARKERS = "osD^vPX*p"
 _DASHES = (*((0, dash) for dash in ((1, 1), (5, 1), (3, 1, 1, 1), (8, 2))), ":", (0, (4, 1, 1, 1, 1, 1)))
 STYLES: tuple[Any, ...] = ("-", "--", "-.", *_DASHES)
@@ -45,7 +46,7 @@ def line_look(i: int) -> dict[str, Any]:
     return {"color": COLOURS[i], "marker": MARKERS[i], "ls": STYLES[i], "ms": 5, "lw": 1.6}
 
 
-def open_frame(axes: Any) -> None:
+def open_frame(axes: Axes) -> None:
     """Remove the frame except for its lower edge, and the ticks of the bars."""
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
-from ndpp._types import FloatArray
+from ndpp._types import FloatArray, IntArray
 from ndpp.answers.records import Mission, Pairs, Related, Relation, Share
 from ndpp.plots._base import ATTRACT, COMPLEMENTS, NEUTRAL, SUBSTITUTES, check_any, figure, line_look, open_frame, short
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MIN_LIFT = 1 / 64
@@ -82,7 +84,9 @@ def mission_chart(found: Sequence[Mission]) -> Figure:
     return drawn
 
 
-def size_distributions(distributions: Mapping[str, Any], *, observed: Any = None) -> Figure:
+def size_distributions(
+    distributions: Mapping[str, npt.ArrayLike], *, observed: Sequence[int] | IntArray | None = None
+) -> Figure:
     """Plot size distributions as lines, by name, over the shares of ``observed`` basket sizes as bars.
 
     ``distributions`` are arrays of the probabilities of sizes 0, 1, …, as ``kernel.size_distribution()`` returns them.
@@ -135,7 +139,7 @@ def _lift_chart(pairs: Pairs | Related, name: Callable[[Relation], str], xlabel:
     return drawn
 
 
-def _bar_chart(names: Sequence[str]) -> tuple[Figure, Any]:
+def _bar_chart(names: Sequence[str]) -> tuple[Figure, Axes]:
     """Return a figure and its axes, with room for a horizontal bar per name, the first at the top."""
     check_any(names)
     drawn = figure(5.0 + 0.08 * max(map(len, names)), 1.2 + 0.3 * len(names))

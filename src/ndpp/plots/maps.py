@@ -59,7 +59,7 @@ def pair_graph(pairs: Pairs) -> Figure:
     return drawn
 
 
-def embedding_map(model: Any, *, n: int = 60, pairs: Pairs | None = None) -> Figure:
+def embedding_map(model: object, *, n: int = 60, pairs: Pairs | None = None) -> Figure:
     """Plot a map of the ``n`` most popular items, with lines between the complements in ``pairs``. O(n_items · r² + n³).
 
     ``model`` is what :mod:`ndpp.answers` takes. The 60 most popular items are labelled; the others are points.
