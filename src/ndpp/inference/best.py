@@ -142,8 +142,8 @@ def _exchange(
     items, value = np.asarray(items), weigh(items)
     for _ in range(MAX_EXCHANGES):
         ratios = law._scoring.swap_ratios(items)
-        for values, total, low, high in zip(limits.values, limits.totals(items), limits.low, limits.high):
-            totals = (total - values[items])[:, None] + values
+        for values, low, high in zip(limits.values, limits.low, limits.high):
+            totals = (values[items].sum() - values[items])[:, None] + values
             ratios[(totals < low) | (totals > high)] = 0.0
         ratios[np.isin(items, given)] = 0.0
         ratios[:, items] = 0.0

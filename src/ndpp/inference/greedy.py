@@ -246,9 +246,12 @@ def _on_device(
     gains = torch.full((b, size), np.nan, dtype=torch.float64, device=device)
     step = max(1, DEVICE_ENTRIES // (n * d))
     for part in (slice(start, min(start + step, b)) for start in range(0, b, step)):
-        f = None if factors is None else factors.f[part]
-        rows = X[part].to(torch.float64) if f is None else X[part] * f[..., None]  # in double precision, as f is
-        own = torch.linalg.vector_norm(rows, dim=-1) ** 2 if factors is None else factors.squares[part] * f * f
+        if factors is None:
+            rows = X[part].to(torch.float64)
+            own = torch.linalg.vector_norm(rows, dim=-1) ** 2
+        else:
+            f = factors.f[part]
+            rows, own = X[part] * f[..., None], factors.squares[part] * f * f  # in double precision, as f is
         open = None if allowed is None else torch.tensor(allowed[part], device=device)
         start = torch.tensor(given[part], device=device)
         if window is None:

@@ -217,7 +217,7 @@ class ByColumns(_Symmetric):
     def __init__(
         self, kernel: Factored, given: Sequence[int], open: BoolArray | None, size: int, factors: RowFactors | None
     ) -> None:
-        super().__init__(kernel._replace(X=np.eye(len(kernel.W))) if kernel.X is None else kernel, open, factors)
+        super().__init__(kernel._replace(X=kernel.rows), open, factors)
         n, d = self.X.shape
         self.at_base, self.base, self.count, self.work, self.is_lazy = self.gains.copy(), 0, 0, 0, True
         self.rounding = self.worst = rounding_of(d)
@@ -299,7 +299,8 @@ class Stacked:
     def __init__(
         self, xp: ModuleType, kernel: Factored, given: Array, open: Array, window: int | None, own: Array = None
     ) -> None:
-        X, W, magnitudes, self.is_symmetric = kernel
+        X: Array = kernel.X
+        _, W, magnitudes, self.is_symmetric = kernel
         self.xp, self.X, self.W, self.open, self.window = xp, X, W, open, window
         self.own = xp.einsum("bij,bij->bi", X if W is None else X @ W, X) if own is None else own
         self.scale = self.own if magnitudes is None else (X * X) @ magnitudes
@@ -324,7 +325,7 @@ class Stacked:
         factors: RowFactors | None,
     ) -> Stacked:
         """Return the state of one run in NumPy."""
-        X = np.eye(len(kernel.W)) if kernel.X is None else np.asarray(kernel.X, np.float64)
+        X = np.asarray(kernel.rows, np.float64)
         X = X if factors is None else X * factors.f[:, None]
         open = np.ones(len(X), bool) if open is None else open.copy()
         return cls(np, kernel._replace(X=X[None]), np.array(given, np.int64)[:, None], open[None], window)

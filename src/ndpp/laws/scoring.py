@@ -33,6 +33,14 @@ class Factored(NamedTuple):
     magnitudes: FloatArray | None = None
     is_symmetric: bool = True
 
+    @property
+    def rows(self) -> AnyArray:
+        """X, the identity where L is W."""
+        if self.X is not None:
+            return self.X
+        assert self.W is not None
+        return np.eye(len(self.W))
+
 
 class Gains:
     """P(Y ∪ a) / P(Y) of every row a of the support, after a set Y, and estimates of rounding errors."""

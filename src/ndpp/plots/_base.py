@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sized
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ndpp.errors import InvalidInputError, needing
 
@@ -14,9 +14,20 @@ if TYPE_CHECKING:
 ATTRACT, REPEL, NEUTRAL = "#0072B2", "#E69F00", "#5B6770"
 COLOURS = (ATTRACT, "#D55E00", "#009E73", "#CC79A7", REPEL, "#56B4E9", "#000000", NEUTRAL, "#332288")
 """The colours of Okabe and Ito, without yellow and with grey and indigo."""
-HATCHED: dict[str, str] = {"hatch": "///", "edgecolor": "white"}
-COMPLEMENTS: dict[str, str] = {"color": ATTRACT, "label": "go together"}
-SUBSTITUTES: dict[str, str] = {"color": REPEL, "label": "stand in for each other", **HATCHED}
+
+
+class BarLook(TypedDict, total=False):
+    """How bars look, as matplotlib takes it."""
+
+    color: str
+    label: str
+    hatch: str
+    edgecolor: str
+
+
+HATCHED: BarLook = {"hatch": "///", "edgecolor": "white"}
+COMPLEMENTS: BarLook = {"color": ATTRACT, "label": "go together"}
+SUBSTITUTES: BarLook = {"color": REPEL, "label": "stand in for each other", **HATCHED}
 MARKERS = "osD^vPX*p"
 _DASHES = (*((0, dash) for dash in ((1, 1), (5, 1), (3, 1, 1, 1), (8, 2))), ":", (0, (4, 1, 1, 1, 1, 1)))
 STYLES: tuple[Any, ...] = ("-", "--", "-.", *_DASHES)
