@@ -104,7 +104,7 @@ def pursuit(
         return ByItems(kernel, given, open, size, factors)
 
 
-class _Symmetric:
+class _Symmetric(GreedyState):
     """One run of a symmetric kernel: gains that only fall, −inf for rows that cannot be added."""
 
     def __init__(self, kernel: Factored, open: BoolArray | None, factors: RowFactors | None) -> None:
@@ -254,10 +254,6 @@ class ByColumns(_Symmetric):
         """Leave out a row."""
         self.gains[group[0]] = self.at_base[group[0]] = -np.inf
 
-    def n_sure(self, gains: Sequence[float]) -> int:
-        """Return all of them: each was sure when it was added."""
-        return len(gains)
-
     def _find(self) -> None:
         """Bring gains up to date until the best is among them."""
         n, since, top, rows = len(self.X), self.count - self.base, -np.inf, np.argmax(self.gains, keepdims=True)
@@ -289,7 +285,7 @@ class ByColumns(_Symmetric):
         self.gains[rows] = self.at_base[rows] - (change if self.f2 is None else change * self.f2[rows])
 
 
-class Stacked:
+class Stacked(GreedyState):
     """Runs of any kernels side by side, in NumPy or torch: ``X`` (b, n, d) in double precision, and one ``W`` for all.
 
     ``open`` are the items that may be added, ``window`` is how many items in a row are judged together, ``sure`` tells which runs have
@@ -375,10 +371,6 @@ class Stacked:
         """Leave out an item of the run in NumPy."""
         self.open[0, group[0]] = False
 
-    def n_sure(self, gains: Sequence[Array]) -> int:
-        """Return all of them; ``sure`` tells which runs are."""
-        return len(gains)
-
     def _products(self, vectors: Array) -> Array:
         return (self.X[0] @ vectors[0])[None] if len(vectors) == 1 else (self.X @ vectors[:, :, None])[:, :, 0]
 
@@ -405,7 +397,7 @@ class Stacked:
         self.doubt = self.xp.amax(self.noise * self.open, -1)
 
 
-class OnDevice:
+class OnDevice(GreedyState):
     """Runs of kernels X_b X_bᵀ side by side on a GPU, X (b, n, d) in double precision: about a dozen operations per item.
 
     ``gains`` are the diagonals, and are overwritten. As in :class:`ByItems`, which steps were sure is found out at the end. Items that were
@@ -449,14 +441,6 @@ class OnDevice:
             torch.bmm(X, u.mT, out=self.change[:, :, None])
         gains.addcmul_(self.change, self.change, value=-1)
         self.count += 1
-
-    def close(self, group: Sequence[Array]) -> None:
-        """Leave out an item of each run."""
-        self.gains.scatter_(1, group[0], -np.inf)
-
-    def n_sure(self, gains: Sequence[Array]) -> int:
-        """Return all of them; ``sure`` tells which runs are."""
-        return len(gains)
 
     @property
     def sure(self) -> Array:

@@ -39,6 +39,7 @@ class GreedyState(Protocol):
 
     def n_sure(self, gains: Sequence[Array]) -> int:
         """Return how many of the items added stand, the first ones, where these are the gains of all: some states find out at the end."""
+        return len(gains)
 
 
 def extend(
@@ -61,7 +62,7 @@ def extend(
     return groups[:sure], gains[:sure]
 
 
-class Careful:
+class Careful(GreedyState):
     """A run of any law from its scores, and of kernels in orthonormal coordinates.
 
     Gains that have lost too many digits are computed again from scratch, and those within rounding error of zero count as zero. Given items
@@ -109,10 +110,6 @@ class Careful:
     def close(self, group: Sequence[int]) -> None:
         """Leave out items."""
         self.open[list(group)] = False
-
-    def n_sure(self, gains: Sequence[float]) -> int:
-        """Return all of them."""
-        return len(gains)
 
 
 def last(chosen: list[int], window: int | None) -> list[int]:
