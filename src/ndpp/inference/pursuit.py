@@ -442,6 +442,10 @@ class OnDevice(GreedyState):
         gains.addcmul_(self.change, self.change, value=-1)
         self.count += 1
 
+    def close(self, group: Sequence[Array]) -> None:
+        """Leave out an item of each run."""
+        self.gains.scatter_(1, group[0], -np.inf)
+
     @property
     def sure(self) -> Array:
         """Which runs were sure at each step."""

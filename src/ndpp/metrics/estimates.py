@@ -89,7 +89,11 @@ class Bootstrap:
             return np.full((2, values.shape[1]), np.nan)
         at_once = max(1, CHUNK_VALUES // n)
         counts = [min(at_once, self.n_boot - done) for done in range(0, self.n_boot, at_once)]
-        means = np.concatenate([self._times(count, n) @ values / n for count in counts])
+        columns = np.ascontiguousarray(
+            values.T
+        )  # one by one: the mean of one depends on no other, not even its rounding
+        parts = (self._times(count, n) for count in counts)
+        means = np.concatenate([np.stack([times @ column for column in columns], axis=1) for times in parts]) / n
         return np.asarray(np.quantile(means, [(1 - self.level) / 2, (1 + self.level) / 2], axis=0))
 
     def _times(self, count: int, n: int) -> FloatArray:
