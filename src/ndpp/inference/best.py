@@ -13,7 +13,7 @@ sets of its size that holds given items:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import numpy as np
 from scipy.special import logsumexp
@@ -22,6 +22,8 @@ from ndpp._types import IntArray, Items, RngLike
 from ndpp._validation import check_count, check_items
 from ndpp.errors import ImpossibleSizeError
 from ndpp.inference.greedy import greedy_map
+from ndpp.inference.scores import law_under
+from ndpp.laws.ask import Conditions
 from ndpp.laws.law import Law, log_sum
 from ndpp.laws.limits import Limit, Limits
 
@@ -46,7 +48,7 @@ class BestSet(NamedTuple):
         return self.bound - self.log_weight
 
 
-def best_set(
+def best_set(  # type: ignore[misc]
     law: object,
     size: int,
     *,
@@ -55,6 +57,7 @@ def best_set(
     limits: Limit | Sequence[Limit] = (),
     n_samples: int = 100,
     rng: RngLike = 0,
+    **conditions: Unpack[Conditions],
 ) -> BestSet:
     """Return a set of large P(S), never worse than that of :func:`greedy_map`, and an upper bound on that of every set of its size.
 
@@ -78,6 +81,8 @@ def best_set(
         Number of exact samples; 0 draws none.
     rng : anything ``numpy.random.default_rng`` takes
         For the samples.
+    **conditions
+        ``exclude``, ``boost``, ``context``, ``mission`` and ``customer``, as in :meth:`Law.ask`.
 
     Returns
     -------
@@ -102,6 +107,7 @@ def best_set(
     among: Law = Law.required(law)
     start = np.sort(check_items(given, among, "given"))
     check_count(n_samples, "n_samples")
+    among = law_under(among, start, **conditions)
     if candidates is not None:
         among = among.restrict(np.union1d(check_items(candidates, among, "candidates"), start))
     among.check_size(check_count(size, "size"), given=start)

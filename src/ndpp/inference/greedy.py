@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from types import ModuleType
+from typing import Unpack
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from ndpp._validation import check_count, check_items, plain_array
 from ndpp.errors import ImpossibleSizeError, InvalidInputError
 from ndpp.inference.pursuit import OnDevice, RowFactors, Stacked, pursuit
 from ndpp.inference.runs import Careful, GreedyState, extend, last
+from ndpp.inference.scores import law_under
+from ndpp.laws.ask import Conditions
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit, Limits
@@ -29,7 +32,7 @@ DEVICE_ENTRIES = 2**28
 """Entries of X that a GPU works on at a time (2 GB in double precision)."""
 
 
-def greedy_map(
+def greedy_map(  # type: ignore[misc]
     kernel: object,
     size: int,
     *,
@@ -37,6 +40,7 @@ def greedy_map(
     candidates: Items | None = None,
     window: int | None = None,
     limits: Limit | Sequence[Limit] = (),
+    **conditions: Unpack[Conditions],
 ) -> IntArray:
     """Return ``size`` items of large P(S): the given ones, then, in the order chosen, the best next item each time.
 
@@ -63,6 +67,8 @@ def greedy_map(
     limits : Limit or sequence of Limit
         Limits that the set keeps, given items included: each time the best item is added with which they can still be kept. Items come
         one at a time.
+    **conditions
+        ``exclude``, ``boost``, ``context``, ``mission`` and ``customer``, as in :meth:`Law.ask`.
 
     Raises
     ------
@@ -78,7 +84,8 @@ def greedy_map(
     >>> greedy_map(kernel, 2), greedy_map(kernel, 2, given=[0])
     (array([1, 2]), array([0, 1]))
     """
-    law = Law.required(kernel)
+    law: Law = Law.required(kernel)
+    law = law_under(law, check_items(given, law, "given"), **conditions)
     chosen, support = law.rows_of(given, "given").tolist(), law.support
     if check_count(size, "size") < len(chosen):
         raise ImpossibleSizeError(f"size counts the given items; {len(chosen)} are given, but size is {size}")

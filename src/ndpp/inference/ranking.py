@@ -8,18 +8,20 @@ goes with this basket rather than with others: the score is P(a | J) / P(a), and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
 from ndpp._types import BoolArray, FloatArray, IntArray, Items
 from ndpp._validation import check_choice, check_count, check_items
 from ndpp.baskets import Baskets
-from ndpp.errors import InvalidInputError
+from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.inference.recommendation import Caps, PerCategory, Recommendation, Recommendations
-from ndpp.inference.scores import continuation_scores, next_item_scores, scores_of_one, scores_or_nan
+from ndpp.inference.scores import continuation_scores, law_under, next_item_scores, scores_of_one, scores_or_nan
+from ndpp.laws.ask import Conditions, Factors, Person
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit
 from ndpp.laws.scoring import Best
@@ -79,6 +81,19 @@ def rounded(keys: FloatArray) -> FloatArray:
     return np.asarray(np.ldexp(np.round(mantissa * TIE), exponent))
 
 
+class ListOptions(TypedDict, total=False):
+    """The options of :func:`recommend` that say which items to list, and in which order."""
+
+    n: int
+    candidates: Items | None
+    exclude: Items
+    ranking: Ranking | str
+    damping: float
+    support: float | None
+    per_category: PerCategory | None
+    limits: Limit | Sequence[Limit]
+
+
 class Rule(NamedTuple):
     """How items are ranked and which of them may be listed: what the recommendations for all baskets share.
 
@@ -101,6 +116,7 @@ class Rule(NamedTuple):
         *,
         n: int = 10,
         candidates: Items | None = None,
+        exclude: Items = (),
         ranking: Ranking | str = Ranking.CONTINUATION,
         damping: float = DAMPING,
         support: float | None = None,
@@ -115,6 +131,7 @@ class Rule(NamedTuple):
         allowed = np.ones(law.n_items, bool)
         if candidates is not None:
             allowed = np.isin(np.arange(law.n_items), check_items(candidates, law, "candidates"))
+        allowed[check_items(exclude, law, "exclude")] = False
         unit = shown = np.ones(1)
         if ranking is Ranking.LIFT or (ranking is Ranking.CONTINUATION and damping > 0):
             p = law.inclusion_probabilities() if popularity is None else popularity
@@ -163,18 +180,20 @@ class Rule(NamedTuple):
         return Recommendation(best, (chances / self.shown)[best], labels)
 
 
-def recommend(
-    law: Any,
+def recommend(  # type: ignore[misc]
+    law: object,
     basket: Items,
     n: int = 10,
     *,
     candidates: Items | None = None,
+    exclude: Items = (),
     ranking: Ranking | str = Ranking.CONTINUATION,
     damping: float = DAMPING,
     support: float | None = None,
     unknown: str = "error",
     per_category: PerCategory | None = None,
     limits: Limit | Sequence[Limit] = (),
+    **conditions: Unpack[Conditions],
 ) -> Recommendation:
     """Return the ``n`` best items for a basket, best first; fewer if fewer score above zero.
 
@@ -192,8 +211,8 @@ def recommend(
         What is in the basket: ids or labels.
     n : int
         Number of items.
-    candidates : items, optional
-        The only items to recommend.
+    candidates, exclude : items
+        The only items to recommend, and items that are not recommended.
     ranking : Ranking or its name
         Whether the basket has only begun (``Ranking.CONTINUATION``) or lacks one item (``Ranking.COMPLETION``), or what goes with this
         basket in particular (``Ranking.LIFT``).
@@ -209,6 +228,9 @@ def recommend(
         Recommend at most so many items of each category, those of the basket included, or only items of some categories.
     limits : Limit or sequence of Limit
         Upper limits that the basket and all recommendations together keep: the best item that fits, and so on.
+    **conditions
+        What else is known or wanted, as in :meth:`Law.ask`: ``boost``, ``context``, ``mission``, ``customer``, and the ``size`` of the
+        whole basket.
 
     Examples
     --------
@@ -220,22 +242,33 @@ def recommend(
     >>> recommend(kernel, [0], n=1, ranking=Ranking.COMPLETION).scores
     array([5.])
     """
-    law = Law.required(law)
-    rule = Rule.of(
-        law, n=n, candidates=candidates, ranking=ranking, damping=damping, support=support, per_category=per_category,
-        limits=limits,
-    )  # fmt: skip
+    own: Law = Law.required(law)
     if unknown != "error":
-        basket = Baskets.from_lists([basket], n_items=law.n_items, labels=law.labels, unknown=unknown)[0]
-    ids = check_items(basket, law, "basket")
-    return rule.best(scores_of_one(law, ids, whole=rule.ranking.is_whole), ids)
+        basket = Baskets.from_lists([basket], n_items=own.n_items, labels=own.labels, unknown=unknown)[0]
+    ids = check_items(basket, own, "basket")
+    own = law_under(own, ids, **conditions)
+    rule = Rule.of(
+        own, n=n, candidates=candidates, exclude=exclude, ranking=ranking, damping=damping, support=support,
+        per_category=per_category, limits=limits,
+    )  # fmt: skip
+    return rule.best(scores_of_one(own, ids, whole=rule.ranking.is_whole), ids)
 
 
-def recommend_many(law: Any, baskets: Baskets, **options: Any) -> Recommendations[Recommendation]:
+def recommend_many(
+    law: object,
+    baskets: Baskets,
+    *,
+    size: int | None = None,
+    boost: Factors | None = None,
+    context: Mapping[str, object] | None = None,
+    mission: int | str | None = None,
+    customer: Person | None = None,
+    **options: Unpack[ListOptions],
+) -> Recommendations[Recommendation]:
     """Return :func:`recommend` of each basket, None for baskets of probability zero: thousands of baskets in a few seconds.
 
     The result is a list that knows the ``basket_ids`` of the baskets; its ``to_frame()`` can be joined to the orders. ``law`` is a kernel,
-    a mixture or a fitted estimator, and ``options`` are those of :func:`recommend`, other than ``unknown``.
+    a mixture or a fitted estimator, and the options are those of :func:`recommend`, other than ``unknown``.
 
     Examples
     --------
@@ -244,4 +277,13 @@ def recommend_many(law: Any, baskets: Baskets, **options: Any) -> Recommendation
     >>> [best.items.tolist() for best in recommend_many(kernel, Baskets.from_lists([[0], [2]]), n=1)]
     [[1], [0]]
     """
-    return Recommendations(Rule.of(Law.required(law), **options).best_of_each(baskets), baskets.ids_or_numbers)
+    own: Law = Law.required(law)
+    shared = law_under(own, size=size, boost=boost, context=context, mission=mission, customer=customer)
+    rule = Rule.of(shared, **options)
+    found = rule.best_of_each(baskets)
+    for i in [i for i, one in enumerate(found) if one is None and shared is not own]:
+        with suppress(ZeroProbabilityError):  # unless all that is in the way is out of stock
+            found[i] = recommend(
+                own, baskets[i], size=size, boost=boost, context=context, mission=mission, customer=customer, **options
+            )
+    return Recommendations(found, baskets.ids_or_numbers)

@@ -7,6 +7,7 @@ single baskets, are scored by careful routines, which warn if rounding matters.
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Unpack
 
 import numpy as np
 
@@ -14,11 +15,12 @@ from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_items
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
+from ndpp.laws.ask import NO_ITEMS, Conditions
 from ndpp.laws.law import Law
 from ndpp.laws.scoring import Best
 
 
-def next_item_scores(kernel: object, basket: Items | Baskets) -> FloatArray:
+def next_item_scores(kernel: object, basket: Items | Baskets, **conditions: Unpack[Conditions]) -> FloatArray:
     """Return P(J ∪ i) / P(J), J being the basket, for every item i of the catalogue: what completes a basket that lacks one item.
 
     For a kernel this is det L_{J∪i} / det L_J = L_ii − L_iJ L_J⁻¹ L_Ji. For what else a basket that has begun will hold, see
@@ -26,7 +28,7 @@ def next_item_scores(kernel: object, basket: Items | Baskets) -> FloatArray:
     distinct item in them, but for baskets of which L_J is close to singular.
 
     Items of the basket, and items the kernel excludes, score 0. O(n r²). A distribution that leaves out the empty set scores that as if it
-    did not: P(i) of single items, in units in which the empty set has a probability.
+    did not: P(i) of single items, in units in which the empty set has a probability. Other conditions are those of :meth:`Law.ask`.
 
     Raises
     ------
@@ -41,16 +43,16 @@ def next_item_scores(kernel: object, basket: Items | Baskets) -> FloatArray:
     >>> next_item_scores(kernel, [0])
     array([0., 5., 1.])
     """
-    return _scores(Law.required(kernel), basket, whole=True)
+    return _scores(Law.required(kernel), basket, conditions, whole=True)
 
 
-def continuation_scores(law: object, basket: Items | Baskets) -> FloatArray:
+def continuation_scores(law: object, basket: Items | Baskets, **conditions: Unpack[Conditions]) -> FloatArray:
     """Return P(a ∈ S | basket ⊆ S) for every item a of the catalogue: what else a basket that has begun will contain.
 
     Items of the basket score 0. For what completes a basket that lacks one item, see :func:`next_item_scores`. :class:`~ndpp.Baskets` are
     scored together, for an array of shape (len(baskets), n_items): kernels do so in stacked products, and mixtures with shared ties
     component by component (``ndpp.laws.begun``), with an error of at most 1e-12 for components that are left out. For the best items only,
-    :func:`recommend` is several times as fast.
+    :func:`recommend` is several times as fast. Other conditions, as the ``size`` of the whole basket, are those of :meth:`Law.ask`.
 
     Examples
     --------
@@ -59,7 +61,7 @@ def continuation_scores(law: object, basket: Items | Baskets) -> FloatArray:
     >>> continuation_scores(kernel, [0]).round(4)
     array([0.    , 0.8333, 0.5   ])
     """
-    return _scores(Law.required(law), basket, whole=False)
+    return _scores(Law.required(law), basket, conditions, whole=False)
 
 
 def next_item_scores_many(kernel: object, baskets: Baskets) -> FloatArray:
@@ -72,10 +74,20 @@ def continuation_scores_many(law: object, baskets: Baskets) -> FloatArray:
     return continuation_scores(law, baskets)
 
 
-def _scores(law: Law, basket: Items | Baskets, *, whole: bool) -> FloatArray:
+def law_under(law: Law, basket: IntArray = NO_ITEMS, **conditions: Unpack[Conditions]) -> Law:
+    """Return the law under conditions, of which none takes items of the basket out."""
+    if "given" in conditions:
+        raise InvalidInputError("is the basket itself; add its items there", argument="given")
+    said: Conditions = {**conditions, "given": basket}
+    return law.under(law.ask(**said)._replace(given=NO_ITEMS)) if conditions else law
+
+
+def _scores(law: Law, basket: Items | Baskets, conditions: Conditions, *, whole: bool) -> FloatArray:
     """Return the scores of one basket or many; raise for baskets that never occur."""
     if not isinstance(basket, Baskets):
-        return scores_of_one(law, check_items(basket, law, "basket"), whole=whole)
+        ids = check_items(basket, law, "basket")
+        return scores_of_one(law_under(law, ids, **conditions), ids, whole=whole)
+    law = law_under(law, **conditions)
     out = scores_or_nan(law, basket, whole=whole)
     for i in np.flatnonzero(np.isnan(out[:, 0])):
         scores_of_one(law, basket[i], whole=whole)  # raises, and says why
