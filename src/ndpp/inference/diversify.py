@@ -98,7 +98,7 @@ def diversify(
         raise InvalidInputError(f"must be above 0 and at most 1; got {diversity!r}", argument="diversity")
     if method == "sample" and window is not None:
         raise InvalidInputError('is for method="map"; sets have no order', argument="window")
-    is_tensor = type(embeddings).__module__.startswith("torch") and hasattr(embeddings, "detach")
+    is_tensor = type(embeddings).__module__.startswith("torch") and getattr(embeddings, "detach", None) is not None
     X, factors = _rows(embeddings, scores, (1 - diversity) / (2 * diversity), device, is_tensor=is_tensor)
     is_batch = X.ndim == 3
     if not is_batch:

@@ -18,7 +18,7 @@ import numpy as np
 from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items, plain_array
 from ndpp.errors import ImpossibleSizeError, InvalidInputError
-from ndpp.inference.pursuit import OnDevice, RowFactors, Stacked, pursuit
+from ndpp.inference.pursuit import OnDevice, RowFactors, SideBySide, pursuit
 from ndpp.inference.runs import Careful, GreedyState, extend, last
 from ndpp.inference.scores import law_under
 from ndpp.laws.ask import Conditions
@@ -262,10 +262,10 @@ def _on_device(
         open = None if allowed is None else torch.tensor(allowed[part], device=device)
         start = torch.tensor(given[part], device=device)
         if window is None:
-            state: OnDevice | Stacked = OnDevice(torch, rows, start, open, size, own)
+            state: OnDevice | SideBySide = OnDevice(torch, rows, start, open, size, own)
         else:
             open = torch.ones(rows.shape[:2], dtype=torch.bool, device=device) if open is None else open
-            state = Stacked(torch, Factored(rows), start.T, open, window, own)
+            state = SideBySide(torch, Factored(rows), start.T, open, window, own)
         picks, found = extend(state, size - g)
         items[part] = torch.cat([start, *chain.from_iterable(picks)], 1)
         if picks:

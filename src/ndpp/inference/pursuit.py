@@ -7,7 +7,7 @@ The gain of item a after Y is x_aᵀ W_Y x_a. Adding item y with pivot p takes a
 and (x_aᵀu)(x_aᵀv) from every gain. For a symmetric W, u = v: this is the fast greedy algorithm of Chen, Zhang and Zhou (NeurIPS 2018), its
 Cholesky factor kept in the d columns of X rather than in n items, so that an item costs O(n d). The gains of a symmetric kernel never grow,
 and :class:`ByColumns` updates only those that may be the best. With few items :class:`ByItems` keeps the factor by items: fewer and smaller
-steps. :class:`Stacked` is for other kernels and for windows, and :class:`OnDevice` for a GPU.
+steps. :class:`SideBySide` is for other kernels and for windows, and :class:`OnDevice` for a GPU.
 
 Rows may have factors f: those of the kernel are f_a x_a. X is not multiplied by them. Gains are, by f_a², and nothing else has to be.
 
@@ -95,7 +95,7 @@ def pursuit(
     X = kernel.X
     with np.errstate(all="ignore"):  # what is not sure is computed again
         if not kernel.is_symmetric or window is not None:
-            return Stacked.of_one(kernel, given, open, window, factors)
+            return SideBySide.of_one(kernel, given, open, window, factors)
         if at_once or (X is not None and (X.size > DOUBLED_ENTRIES or len(X) > MAX_ITEMS_BY_ITEMS)):
             return ByColumns(kernel, given, open, size, factors)
         if X is not None and kernel.W is None and X.shape[1] < len(X) and X.size * len(X) <= DENSE_PRODUCTS * size:
@@ -285,7 +285,7 @@ class ByColumns(_Symmetric):
         self.gains[rows] = self.at_base[rows] - (change if self.f2 is None else change * self.f2[rows])
 
 
-class Stacked(GreedyState):
+class SideBySide(GreedyState):
     """Runs of any kernels side by side, in NumPy or torch: ``X`` (b, n, d) in double precision, and one ``W`` for all.
 
     ``open`` are the items that may be added, ``window`` is how many items in a row are judged together, ``sure`` tells which runs have
@@ -319,7 +319,7 @@ class Stacked(GreedyState):
         open: BoolArray | None,
         window: int | None,
         factors: RowFactors | None,
-    ) -> Stacked:
+    ) -> SideBySide:
         """Return the state of one run in NumPy."""
         X = np.asarray(kernel.rows, np.float64)
         X = X if factors is None else X * factors.f[:, None]
