@@ -22,7 +22,7 @@ import numpy as np
 import ndpp
 from ndpp.baskets.orders import Orders
 from ndpp.customers import Habits
-from ndpp.customers.store import NEVER, Layers, Store
+from ndpp.customers.store import NEVER, CustomerCounts, Layers
 from ndpp.laws import Law
 from ndpp_experiments.record import machine
 
@@ -46,11 +46,11 @@ def write(path: Path, n_customers: int, n_items: int) -> None:
     items = np.minimum(rng.pareto(0.6, n * OWN), n_items - OWN - 1).astype(np.int32)
     items += np.tile(np.arange(OWN, dtype=np.int32), n)  # distinct within a customer
     counts = rng.uniform(0.2, 4.0, n * OWN).astype(np.float32)
-    store = Store(
+    store = CustomerCounts(
         np.array([b"%09d" % i for i in range(n)]), np.arange(n + 1) * OWN, items, counts, np.full(n, 8.0, np.float32),
         np.full(n, 1_700_000_000), np.zeros(n, np.uint64), np.zeros((n, 0), np.float32),
     )  # fmt: skip
-    none = Store.blank(np.empty(0, "S1"))
+    none = CustomerCounts.blank(np.empty(0, "S1"))
     ndpp.Customers(law(n_items), Habits(), clock=1_700_000_000 if n else NEVER, layers=Layers(store, none)).save(path)
 
 

@@ -25,7 +25,7 @@ from ndpp import Baskets, metrics
 from ndpp.datasets import load_baskets
 from ndpp.errors import DataNotFoundError
 from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP
-from ndpp.learning.run import Run
+from ndpp.learning.run import TrainingRun
 from ndpp.learning.trainer import Counter, Trainer
 from ndpp_experiments.record import machine
 from ndpp_experiments.timing import Times, timed
@@ -47,7 +47,7 @@ def uk_retail() -> Baskets:
 
 def run_of(estimator: Any, baskets: Baskets) -> Any:
     model = estimator(RANK, batch_size=BATCH, random_state=0)
-    run = Trainer(model._objectives(RANK, baskets, baskets[:300], Run(0))["kernel"], model._settings(), 0)
+    run = Trainer(model._objectives(RANK, baskets, baskets[:300], TrainingRun(0))["kernel"], model._settings(), 0)
     run.objective.begin_epoch(run.now)
     return run
 

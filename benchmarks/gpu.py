@@ -138,7 +138,7 @@ def symmetric(n_items: int = 4000, rank: int = 100) -> LowRankKernel:
 def training_step(device: str, n_items: int = 10**6, rank: int = 200, batch: int = 400) -> Json:
     """Time whole steps: batch, noise, loss, gradient, Adam, running mean."""
     from ndpp.learning import NDPP
-    from ndpp.learning.run import Run
+    from ndpp.learning.run import TrainingRun
     from ndpp.learning.trainer import Trainer
 
     rng = np.random.default_rng(0)
@@ -146,7 +146,7 @@ def training_step(device: str, n_items: int = 10**6, rank: int = 200, batch: int
     ids = (n_items * rng.random(sizes.sum()) ** 3).astype(np.int64)
     baskets = Baskets.from_lists(np.split(ids, np.cumsum(sizes)[:-1]), n_items=n_items)
     model = NDPP(rank, batch_size=batch, random_state=0, device=device)
-    objective = model._objectives(rank, baskets, baskets[:300], Run(0))["kernel"]
+    objective = model._objectives(rank, baskets, baskets[:300], TrainingRun(0))["kernel"]
     run, times = Trainer(objective, model._settings(), 0), []
     objective.begin_epoch(run.now)
     for i in range(13):

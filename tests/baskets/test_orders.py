@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -188,7 +189,7 @@ def test_an_order_that_occurs_twice_counts_once(tmp_path: Path) -> None:
 
 def test_orders_of_nobody_and_rows_without_baskets(tmp_path: Path) -> None:
     lines = {**LINES, "order": [7, 7, None, 6, 6], "who": ["ann", "ann", "bob", None, "NA"]}
-    with pytest.warns(DataWarning, match="skipped 1 row without a basket"):
+    with pytest.warns(DataWarning, match="skipped 1 row with a missing value"):
         orders = read(tmp_path, lines, missing="skip")
     assert orders.customers is not None
     assert orders.customers.tolist() == ["ann", ""]
@@ -229,6 +230,55 @@ def test_tables_hold_the_context_and_partial_reading_leaves_out_what_is_not_ther
     with pytest.raises(InvalidInputError, match="names 'store', but these orders have hour, weekday, month, season"):
         late.in_context(["store"])
     bad = csv(tmp_path / "bad.csv", {**LINES, "when": ["?"] * 5})
-    assert Orders.read(bad, **COLUMNS, context=["store"], partial=True).times is None  # not needed
-    with pytest.raises(InvalidInputError, match="is not a time"):
-        Orders.read(bad, **COLUMNS, context=["hour"], partial=True)
+    nobody = {**COLUMNS, "customer": None}
+    assert Orders.read(bad, **nobody, context=["store"], partial=True).times is None  # not needed
+    for columns, context in ((nobody, ["hour"]), (COLUMNS, ["store"])):
+        with pytest.raises(InvalidInputError, match="is not a time"):
+            Orders.read(bad, **columns, context=context, partial=True)
+
+
+def test_orders_are_baskets_that_keep_their_columns(tmp_path: Path) -> None:
+    orders = read(tmp_path, LINES, context=["store"])
+    orders = Orders(orders, orders.customers, orders.times, orders.context, [1.0, 2.0, 0.5])
+    assert isinstance(orders, Baskets)
+    assert orders == orders.baskets
+    assert type(orders.baskets) is Baskets
+    assert (orders.total_weight, orders.baskets.total_weight) == (3.5, 3.0)
+    assert (orders.baskets.weights, orders.baskets.context) == (None, {})
+    assert "weighted, by store" in repr(orders)
+    turned = orders[[2, 0]]  # in the order asked for, as for baskets
+    parts = orders.split(1, 1, rng=0)
+    again = pickle.loads(pickle.dumps(turned))
+    for part in (turned, turned.in_context(), again, turned.relabel(str.upper), turned.with_labels(["a", "b", "c"])):
+        assert isinstance(part, Orders)
+        assert part.weights is not None
+        assert part.weights.tolist() == [0.5, 1.0]
+        assert part.context["store"].tolist() == ["2.0", ""]
+        assert part.customers is not None
+        assert part.customers.tolist() == ["ann", "bob"]
+        assert not part.customers.flags.writeable
+    assert sorted(part.weights[0] for part in parts if part.weights is not None) == [0.5, 1.0, 2.0]
+    assert orders[1].tolist() == [0, 2]
+    assert len(orders[[]]) == 0
+
+
+def test_one_reader_for_every_kind_of_orders(tmp_path: Path) -> None:
+    sets = [["tea", "milk"], ["rye"]]
+    baskets = Baskets.from_lists(sets)
+    (tmp_path / "sets.txt").write_text("tea milk\nrye\n")
+    baskets.write(tmp_path / "sets.csv")
+    for source in (sets, baskets, tmp_path / "sets.txt", tmp_path / "sets.csv", baskets.to_frame("pandas")):
+        assert Orders.read(source).to_lists() == [[0, 2], [1]]
+    (tmp_path / "completions.csv").write_text(
+        "basket,completion,item,added\nA,0,tea,false\nA,0,rye,true\nA,1,tea,false\n"
+    )
+    assert Orders.read(tmp_path / "completions.csv").to_lists() == [[0, 1], [1]]  # several completions of one basket
+    known = Orders(baskets, context={"store": ["1", "2"]}, weights=[1.0, 2.0])
+    assert Orders.read(known, context=["store"]).context.keys() == {"store"}
+    assert Orders.read(known, context=["store", "till"], partial=True).weights is not None
+    assert Orders.read(known).context == {}
+    for source in (known, baskets, sets):
+        with pytest.raises(InvalidInputError, match="context names 'till', but these orders have"):
+            Orders.read(source, context=["till"])
+    with pytest.raises(TypeError, match="unexpected keyword argument 'encodign'"):
+        Orders.read(sets, encodign="utf-8")  # type: ignore[call-arg]

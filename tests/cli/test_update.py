@@ -15,7 +15,6 @@ import only_posix
 from command import end, pausing, spawn
 from ndpp import Baskets
 from ndpp.baskets.orders import Orders
-from ndpp.baskets.weighted import WeightedBaskets
 from ndpp.errors import DataWarning
 from ndpp.laws.catalogue import Catalogue
 
@@ -86,9 +85,9 @@ def test_an_update_learns_context_anew_where_the_orders_have_it(call, tmp_path):
     sets = [kinds[int(not is_early)][i] for i, is_early in enumerate(early)]
     known = {"store": store.astype(str), "weekday": np.where(store == 3, "Sunday", "Monday")}
     tonight = Baskets.from_lists(sets, labels=law.labels, basket_ids=range(600))
-    WeightedBaskets.of(tonight, None, known).write(tmp_path / "tonight.csv")
+    Orders(tonight, context=known).write(tmp_path / "tonight.csv")
     tonight.write(tmp_path / "plain.csv")
-    WeightedBaskets.of(tonight[store == 2], None, {"store": known["store"][store == 2]}).write(tmp_path / "one.csv")
+    Orders(tonight[store == 2], context={"store": known["store"][store == 2]}).write(tmp_path / "one.csv")
     words = ["update", path, tmp_path / "tonight.csv", "-o", new]
     told = call(*words, "--json").json
     assert (told["context"]["column"], told["context"]["kept"]) == ("store", True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tracemalloc
 import warnings
 from pathlib import Path
@@ -18,8 +19,8 @@ from law_table import BASES, KIND, KINDS, Kind
 from ndpp import Baskets, Customers, Mixture, recommend
 from ndpp.baskets.orders import Orders
 from ndpp.customers import Habits
-from ndpp.customers.habits import Cases
-from ndpp.customers.store import Layers, Store, Trips
+from ndpp.customers.cases import Cases
+from ndpp.customers.store import CustomerCounts, Layers, Trips
 from ndpp.errors import BusyFileError, DataWarning, InvalidInputError, ModelFileError
 
 DAY = np.timedelta64(86400, "s")
@@ -143,17 +144,16 @@ def test_one_own_item_has_exactly_the_chance_that_is_shown(kind: Kind) -> None:
 def test_own_missions_and_weekdays_are_weights_of_the_law() -> None:
     entry = entry_of(KIND["tied mixture"], True)
     law, history = entry.law, [[0, 1], [2]]
-    ratios = {"weekday": {"Monday": np.array([2.0, 1.0, 0.5])}}
+    law = law.with_context({"weekday": ("Monday", "Friday")}, np.log([[2.0, 1.0, 0.5], [1.0, 1.0, 1.0]]))
     habits = HABITS[0]._replace(mission_prior=3.0)
     orders = Orders(Baskets.from_lists(history, n_items=6), np.full(2, "ann"), START + DAY * np.arange(2))
     orders = Orders(
         Baskets(orders.baskets.indptr, orders.baskets.indices, 6, law.labels), orders.customers, orders.times
     )
-    customers = Customers(law, habits, contexts=ratios).update(orders)
+    customers = Customers(law, habits).update(orders)
     posterior = np.array([law.responsibilities(basket, whole=True) for basket in history])
-    own = (0.8 * posterior[0] + posterior[1] + 3.0 * law.weights) / (1.8 + 3.0)
-    for time, weights in (("2026-02-03", own), ("2026-02-02", own * ratios["weekday"]["Monday"])):
-        weights = weights / weights.sum()
+    for time, base in (("2026-02-03", law), ("2026-02-02", law.at(weekday="Monday"))):
+        weights = (0.8 * posterior[0] + posterior[1] + 3.0 * base.weights) / (1.8 + 3.0)
         p = np.array(
             [weights @ entry.truth.given_component[:, entry.truth.containing([a])].sum(axis=1) for a in range(6)]
         )
@@ -168,6 +168,11 @@ def test_own_missions_and_weekdays_are_weights_of_the_law() -> None:
         shares = plain_shares(orders, habits, "ann")
         expected = [1 - (1 - p[a]) * (1 - shares.get(a, 0.0)) for a in shown.items.tolist()]
         np.testing.assert_allclose(shown.scores, expected, rtol=1e-5)
+    plain = Customers(law, HABITS[0])
+    np.testing.assert_array_equal(plain.law("bob", time="2026-02-02").weights, law.at(weekday="Monday").weights)
+    np.testing.assert_allclose(plain.law("bob", time="2026-02-03").weights, law.weights)  # it knows no Tuesday
+    settled = plain.with_law(law.at(weekday="Monday"))  # a weekday counts once
+    assert settled.law("bob", time="2026-02-06") is settled.plain
     basket = customers.recommend_many(["ann", "bob"], Baskets.from_lists([[3], [4]], n_items=6), n=3)
     for one, name, held in zip(basket, ["ann", "bob"], [[3], [4]]):
         assert one is not None
@@ -248,29 +253,29 @@ def test_a_history_stands_for_a_customer() -> None:
     assert orders.customers is not None
     mine = orders.baskets[orders.customers == "c5"]
     history = [mine.labelled(i) for i in range(len(mine))]
-    assert customers.factors_of(history) == customers.factors("c5")
+    assert customers.factors(history=history) == customers.factors("c5")
     assert customers.next_basket(history=history).labels == customers.next_basket("c5").labels
     np.testing.assert_array_equal(
-        customers.law_of(history).inclusion_probabilities(), customers.law("c5").inclusion_probabilities()
+        customers.law(history=history).inclusion_probabilities(), customers.law("c5").inclusion_probabilities()
     )
-    assert customers.law_of([]) is law
-    assert customers.factors_of(history[::-1]) != customers.factors("c5")
+    assert customers.law(history=[]) is law
+    assert customers.factors(history=history[::-1]) != customers.factors("c5")
     with pytest.raises(InvalidInputError, match="instead of a customer"):
         customers.recommend("c5", history=history)
     with pytest.raises(InvalidInputError, match="unknown label 'whisky'"):
-        customers.factors_of([["whisky"]])
+        customers.factors(history=[["whisky"]])
 
 
 def test_histories_without_times_are_spaced_as_usual() -> None:
     law = shop()
     habits = Habits(0.8, True, 2.0, 0.7, gap=2.0)
     customers = Customers(law, habits, clock=int(START.astype(np.int64)))
-    named = customers.factors_of([["item 1"], ["item 2", "item 1"]])
+    named = customers.factors(history=[["item 1"], ["item 2", "item 1"]])
     orders = Orders(Baskets.from_lists([[1], [2, 1]], labels=law.labels), times=START - DAY * np.array([28, 14]))
-    assert named == pytest.approx(customers.factors_of(orders))
-    assert customers.factors_of(orders, time="2027-01-01")["item 1"] < named["item 1"]
+    assert named == pytest.approx(customers.factors(history=orders))
+    assert customers.factors(history=orders, time="2027-01-01")["item 1"] < named["item 1"]
     with pytest.raises(InvalidInputError, match="time must be a time such as 2026-03-01"):
-        customers.factors_of(orders, time="soon")
+        customers.factors(history=orders, time="soon")
     with pytest.raises(InvalidInputError, match="must have times"):
         customers.update(orders_of(law, times=False))
 
@@ -451,12 +456,12 @@ def test_a_file_is_read_where_it_is_needed(tmp_path: Path) -> None:
     """Memory does not grow with the number of customers, but for eight bytes or so each while a file is written."""
     law, n, own = shop(100), 30_000, 40
     counts = np.random.default_rng(0).uniform(0.1, 3.0, n * own).astype(np.float32)
-    base = Store(
+    base = CustomerCounts(
         np.array([b"%06d" % i for i in range(n)]), np.arange(n + 1) * own, np.tile(np.arange(own, dtype=np.int32), n), counts,
         np.full(n, 5.0, np.float32), np.full(n, 1_767_225_600), np.zeros(n, np.uint64), np.zeros((n, 0), np.float32),
     )  # fmt: skip
     path = tmp_path / "shop.customers"
-    Customers(law, layers=Layers(base, Store.blank(np.empty(0, "S1")))).save(path)
+    Customers(law, layers=Layers(base, CustomerCounts.blank(np.empty(0, "S1")))).save(path)
     size = path.stat().st_size
     law.inclusion_probabilities()
     tracemalloc.start()
@@ -612,16 +617,52 @@ def test_own_missions_are_kept_where_they_gain() -> None:
     customers = Customers.fit(law, orders)
     assert customers.report["own missions"]["kept"]
     assert customers.report["own missions"]["gain"] > 0.5
-    assert not customers.report["weekday"]["kept"]
     assert "own missions" in repr(customers)
     items = [int(label.split()[1]) for label in customers.next_basket("0").labels or ()]
     assert np.mean(np.array(items) < 30) > 0.8
-    daily = Orders(Baskets.from_lists([parts[i % 7 > 4][i] for i in range(n)], labels=law.labels), who, when)
-    by_day = Customers.fit(law, daily)
-    assert by_day.report["weekday"]["kept"]
-    assert "by weekday" in repr(by_day)
+    by_day = customers.with_law(
+        law.with_context({"weekday": ("Monday", "Sunday")}, np.array([[2.0, -2.0], [-2.0, 2.0]]))
+    )
     monday, sunday = (by_day.next_basket("new", n=5, time=day).items.mean() for day in ("2026-01-05", "2026-01-11"))
     assert monday < 30 < sunday
+
+
+def test_contexts_of_older_files_are_dropped_and_said(tmp_path: Path) -> None:
+    """Version 0.2 wrote how missions depend on weekdays and seasons; a law knows that now."""
+    law = shop()
+    path, customers = tmp_path / "shop.customers", Customers(law, HABITS[0]).update(orders_of(law))
+    customers.save(path)
+    whole = path.read_bytes()
+    old = re.sub(
+        rb'\\"contexts\\": {}, \\"clock\\": (\d+),', rb'\\"contexts\\": {\\"season\\": {}}, \\"clock\\": \1,', whole
+    )
+    size, start = int.from_bytes(whole[:8], "little"), len(old) - len(whole)
+    header = old[8 : 8 + size + start].rstrip()
+    header += b" " * (-len(header) % 8)
+    path.write_bytes(len(header).to_bytes(8, "little") + header + whole[8 + size :])
+    with pytest.warns(
+        DataWarning, match=r"depend on season, which is left out: a law knows that now. .*context=\['season'\]"
+    ):
+        found = Customers.load(path, law)
+    assert_same(found, customers, ["c1", "c2"])
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_customer_is_a_condition(kind: Kind) -> None:
+    """Weights, and factors within components whose weights stay, over the law of the customers or over another."""
+    entry, history = entry_of(kind, True), [[0, 2], [2], [1, 2, 4]]
+    customers = customer_of(entry, history)
+    assert customers["bob"].over(entry.law) == (None, None)
+    tilted = entry.law.tilt({0: 2.0, 3: 0.5})
+    for law in (entry.law, tilted):
+        weights, factors = customers["ann"].over(law)
+        assert weights is None
+        assert factors is not None
+        own = customers.with_law(law).factors("ann")
+        named = range(6) if law.labels is None else law.labels
+        np.testing.assert_allclose(factors, [own.get(name, 1.0) for name in named])
+    same = customers.person(history=history).over(entry.law)[1]
+    np.testing.assert_allclose(np.asarray(same), np.asarray(customers["ann"].over(entry.law)[1]), rtol=1e-6)
 
 
 def test_few_customers_get_the_usual_habits(tmp_path: Path) -> None:

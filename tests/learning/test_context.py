@@ -10,8 +10,7 @@ import pytest
 import ndpp
 from ndpp import Baskets, Mixture
 from ndpp._stop import stopping
-from ndpp.baskets.orders import Orders
-from ndpp.baskets.weighted import WeightedBaskets, context_of, in_context
+from ndpp.baskets.orders import Orders, in_context
 from ndpp.errors import InvalidInputError
 from ndpp.laws.gate import Gain
 from ndpp.learning import NDPP, MixtureNDPP
@@ -30,7 +29,7 @@ def law() -> Mixture:
     return Mixture.tied(ODDS, np.zeros((N_ITEMS, 1)), np.zeros((1, 1)), WEIGHTS).without_empty()
 
 
-def baskets_in_context(law: Mixture, n: int, seed: int = 0) -> WeightedBaskets:
+def baskets_in_context(law: Mixture, n: int, seed: int = 0) -> Orders:
     """Baskets of a law without ties, drawn without the library; the store matters, and noise does not."""
     rng = np.random.default_rng(seed)
     store, noise = rng.choice(4, n, p=SHARES), rng.integers(0, 10, n)
@@ -42,13 +41,12 @@ def baskets_in_context(law: Mixture, n: int, seed: int = 0) -> WeightedBaskets:
         found[empty] = rng.random((empty.sum(), N_ITEMS)) < p[empty]
     sets = Baskets.from_csr(found.astype(int))
     words = {"noise": noise.astype(str), "store": np.array(["1", "2", "10", "x"])[store]}
-    made = WeightedBaskets.of(sets, None, words)
-    assert isinstance(made, WeightedBaskets)
+    made = Orders(sets, context=words)
     return made
 
 
 @pytest.fixture(scope="module")
-def found(law: Mixture) -> tuple[WeightedBaskets, WeightedBaskets, Mixture, tuple[Gain, ...]]:
+def found(law: Mixture) -> tuple[Orders, Orders, Mixture, tuple[Gain, ...]]:
     every = baskets_in_context(law, 4500)
     training, held_out = every[:3000], every[3000:]
     gate, gains = learned.learn_context(law, training, held_out)
@@ -96,7 +94,7 @@ def test_the_penalised_likelihood_is_largest(law, found):
 def test_weights_are_repetitions(law):
     every = baskets_in_context(law, 900, seed=1)
     counts = np.random.default_rng(2).integers(1, 4, 600).astype(float)
-    weighted = WeightedBaskets.of(every[:600], counts, every[:600].context)
+    weighted = Orders(every[:600], context=every[:600].context, weights=counts)
     repeated = every[np.repeat(np.arange(600), counts.astype(int))]
     one, two = (learned.learn_context(law, training, every[600:])[0] for training in (weighted, repeated))
     assert one.shifts == pytest.approx(two.shifts, abs=2e-3)
@@ -115,7 +113,7 @@ def test_noise_is_seldom_kept(law):
     kept = 0
     for seed in range(8):
         every = baskets_in_context(law, 450, seed=10 + seed)
-        noise = WeightedBaskets.of(every, None, {"noise": every.context["noise"]})
+        noise = Orders(every, context={"noise": every.context["noise"]})
         kept += learned.learn_context(law, noise[:300], noise[300:])[0] is not None
     assert kept <= 1
 
@@ -123,7 +121,7 @@ def test_noise_is_seldom_kept(law):
 def test_columns_that_say_nothing(law):
     every = baskets_in_context(law, 300)
     words = {"same": np.full(150, "a"), "nothing": np.full(150, "")}
-    parts = (WeightedBaskets.of(part, None, words) for part in (every[:150], every[150:]))
+    parts = (Orders(part, context=words) for part in (every[:150], every[150:]))
     gate, gains = learned.learn_context(law, *parts)
     assert gate is None
     assert [(one.column, one.n_values, one.gain, one.kept) for one in gains] == [
@@ -219,7 +217,7 @@ def test_context_may_be_a_data_frame(package):
         {"store": [3, 1, None], "day": ["Mon", "Tue", "Mon"]},
     )
     frame = getattr(package, "table" if package.__name__ == "pyarrow" else "DataFrame")(columns)
-    words = context_of(in_context(sets, frame, "context"))
+    words = in_context(sets, frame, "context").context
     assert {name: own.tolist() for name, own in words.items()} == {
         "store": ["3", "1", ""],
         "day": ["Mon", "Tue", "Mon"],
@@ -248,7 +246,7 @@ def test_estimators_take_a_mapping(short_epochs):
         (lambda sets, n: MixtureNDPP().fit(sets, context=["a"]), "must be a mapping from columns"),
         (lambda sets, n: MixtureNDPP(validation_fraction=0.0).fit(sets, context={"a": ["1"] * n}), "judged by validation baskets"),
         (lambda sets, n: MixtureNDPP().fit(sets, context={"a": ["1"] * n}, validation=sets), "must have the columns a; it has none"),
-        (lambda sets, n: ndpp.fit(sets, context=["a"]), "names columns, and these orders have none: Baskets"),
+        (lambda sets, n: ndpp.fit(sets, context=["a"]), "context names 'a', but these orders have no columns. Give a mapping"),
         (lambda sets, n: ndpp.fit(sets, context="a"), r"must be a list of columns, such as \['a'\]"),
     ],
 )  # fmt: skip
@@ -268,11 +266,10 @@ def test_too_many_values_are_refused(monkeypatch):
 # -- an update -----------------------------------------------------------------------------------------------------------------------
 
 
-def moved(baskets: WeightedBaskets, **names: str) -> WeightedBaskets:
+def moved(baskets: Orders, **names: str) -> Orders:
     """Return the baskets with other names of their stores."""
     store = np.array([names.get(f"s{word}", word) for word in baskets.context["store"]])
-    made = WeightedBaskets.of(baskets, None, {**baskets.context, "store": store})
-    assert isinstance(made, WeightedBaskets)
+    made = Orders(baskets, context={**baskets.context, "store": store})
     return made
 
 
@@ -321,5 +318,5 @@ def test_an_update_that_gains_nothing_keeps_the_gate(law):
     assert gate is before.gate
     assert (gain.column, gain.kept) == ("store", False)
     one = every[every.context["store"] == "1"]
-    for orders in (one, WeightedBaskets.of(every, None, {"noise": every.context["noise"]})):
+    for orders in (one, Orders(every, context={"noise": every.context["noise"]})):
         assert learned.relearn_context(before, orders, every[600:]) == (before.gate, None)

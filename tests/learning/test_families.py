@@ -21,8 +21,8 @@ from ndpp.learning import MixtureNDPP, families, tied, trainer
 from ndpp.learning.classes import Shape
 from ndpp.learning.families import FamilyData, find_families, find_patterns
 from ndpp.learning.mixture_objective import MixtureObjective
-from ndpp.learning.run import Run
-from ndpp.learning.tied import Components
+from ndpp.learning.run import TrainingRun
+from ndpp.learning.tied import MixtureParameters
 
 QUICK: dict[str, Any] = {"n_missions": 2, "rank": 4, "max_epochs": 2, "random_state": 0}
 PLANTED = np.array([0, 0, 0, 1, 1, 1, 2, 2, 3, 4])
@@ -48,7 +48,7 @@ def baskets() -> Baskets:
 
 def objective_of(few: Baskets, held_out: Baskets, *, n_missions: int = 3) -> MixtureObjective:
     model = MixtureNDPP(n_missions, rank=4, families=PLANTED, dtype="float64")
-    (objective,) = model._objectives(Shape(n_missions, 4, 2), few, held_out, Run(0)).values()
+    (objective,) = model._objectives(Shape(n_missions, 4, 2), few, held_out, TrainingRun(0)).values()
     assert objective.patterns is not None
     return objective
 
@@ -138,7 +138,7 @@ def test_loss_and_gradient_are_those_of_autograd(baskets: Baskets):
     for tensor in now:
         tensor += torch.from_numpy(0.3 * rng.standard_normal(tensor.shape))
     loss = goal.loss(now, np.arange(20), 0)
-    at = Components(*(tensor.clone().requires_grad_() for tensor in now))
+    at = MixtureParameters(*(tensor.clone().requires_grad_() for tensor in now))
     W, eye = tied.skew_pairs(4, at.X.device), torch.eye(4, dtype=torch.float64)
     odds = goal.log_odds(at, torch.arange(len(at.X)))
     # The slope in X is that of the mean of the determinants over missions, whatever the batch.

@@ -63,7 +63,7 @@ def test_the_models_by_name_and_their_settings():
         ndpp.fit(LISTS, "dpp")
     with pytest.raises(TypeError, match="rnak"):
         ndpp.fit(LISTS, rnak=3)
-    with pytest.raises(InvalidInputError, match="items is a file"):
+    with pytest.raises(TypeError, match="items"):  # Baskets.read takes it
         ndpp.fit(LISTS, items="items.txt")
 
 

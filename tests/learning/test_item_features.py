@@ -17,7 +17,7 @@ from ndpp.learning import MixtureNDPP
 from ndpp.learning.families import FamilyData
 from ndpp.learning.item_features import read_features
 from ndpp.learning.mixture_objective import MixtureObjective
-from ndpp.learning.tied import Components
+from ndpp.learning.tied import MixtureParameters
 
 LABELS = tuple(f"{kind} {i}" for kind in ("sweet", "sour") for i in range(6))
 KIND = np.repeat(np.eye(2), 6, axis=0)
@@ -35,14 +35,14 @@ def draw(n: int, seed: int) -> Baskets:
 def test_the_gradient_is_that_without_features_by_the_chain_rule():
     rng, f, r, d, C = np.random.default_rng(0), 3, 2, 4, 3
     shapes = [(12,), (12, r), (12, d), (C, r), (C,), (C,), (f, r), (f, d)]
-    at = Components(*(torch.from_numpy(0.5 * rng.standard_normal(shape)) for shape in shapes))
+    at = MixtureParameters(*(torch.from_numpy(0.5 * rng.standard_normal(shape)) for shape in shapes))
     F = torch.from_numpy(rng.standard_normal((12, f)))
     baskets = draw(40, 0)
     data = FamilyData.of(None, baskets)
     goal = MixtureObjective(None, [0.7, 0.3], at, data, data, (F, F))
     which, n = np.arange(len(baskets)), len(baskets)
     found = goal.loss(at, which, 0)
-    whole = Components(*goal.whole(at)[:6])
+    whole = MixtureParameters(*goal.whole(at)[:6])
     plain = MixtureObjective(None, [0.0, 0.0], whole, data, data).loss(whole, which, 0)
     for name, penalty in (("factors", 0.7), ("X", 0.3)):
         rows, free, matrix = (

@@ -13,7 +13,7 @@ import torch
 
 import oracles
 from ndpp.baskets import Baskets
-from ndpp.learning.batches import Batch, pack, shuffled
+from ndpp.learning.batches import PackedBaskets, pack, shuffled
 from ndpp.learning.kernel_objective import KernelObjective
 from ndpp.learning.models import (
     FreeSkew,
@@ -75,7 +75,7 @@ def plain_loss(problem: KernelObjective, parameters: Parameters, sets: list[list
     return value + (problem.penalties * parameters.X**2).sum()
 
 
-def batch_of(sets: list[list[int]], multiple: int = 1) -> Batch:
+def batch_of(sets: list[list[int]], multiple: int = 1) -> PackedBaskets:
     return pack(Baskets.from_lists(sets, n_items=6), np.arange(len(sets)), multiple=multiple)
 
 

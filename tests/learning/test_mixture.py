@@ -21,8 +21,8 @@ from ndpp.learning.batches import pack
 from ndpp.learning.classes import Shape, find_classes, start
 from ndpp.learning.families import FamilyData
 from ndpp.learning.mixture_objective import MixtureObjective
-from ndpp.learning.run import Run
-from ndpp.learning.tied import Components, Expansion, Sums
+from ndpp.learning.run import TrainingRun
+from ndpp.learning.tied import Expansion, MixtureParameters, Sums
 from ndpp.learning.trainer import Trainer, TrainingSettings
 from ndpp.metrics import independent_items
 
@@ -32,17 +32,17 @@ QUICK: dict[str, Any] = {"n_missions": 2, "rank": 4, "max_epochs": 2, "random_st
 MISSIONS = np.array([[0.6, 0.6, 0.6, 0.6, 0.02, 0.02, 0.02, 0.02], [0.02, 0.02, 0.02, 0.02, 0.5, 0.5, 0.5, 0.5]])
 
 
-def parameters_of(*, rank: int = 4, n_missions: int = 3, seed: int = 0) -> Components:
+def parameters_of(*, rank: int = 4, n_missions: int = 3, seed: int = 0) -> MixtureParameters:
     rng, r = np.random.default_rng(seed), 3
     shapes = [(N_ITEMS,), (N_ITEMS, r), (N_ITEMS, rank), (n_missions, r), (n_missions,), (n_missions,)]
-    return Components(*(torch.from_numpy(rng.standard_normal(shape)) for shape in shapes))
+    return MixtureParameters(*(torch.from_numpy(rng.standard_normal(shape)) for shape in shapes))
 
 
-def law_of(parameters: Components) -> Mixture:
+def law_of(parameters: MixtureParameters) -> Mixture:
     return Mixture.tied(*parameters.arrays())
 
 
-def objective_of(start: Components, training: Baskets, validation: Baskets) -> MixtureObjective:
+def objective_of(start: MixtureParameters, training: Baskets, validation: Baskets) -> MixtureObjective:
     data, judged = (FamilyData.of(None, part) for part in (training, validation))
     return MixtureObjective(None, [0.7, 0.3], start, data, judged)
 
@@ -156,7 +156,7 @@ def test_loss_and_gradient_are_those_of_autograd(baskets: Baskets, nonempty: boo
     goal = objective_of(now, few, few)
     assert goal.nonempty == nonempty
     loss = goal.loss(now, np.arange(20), 0)
-    at = Components(*(tensor.clone().requires_grad_() for tensor in now))
+    at = MixtureParameters(*(tensor.clone().requires_grad_() for tensor in now))
     log_odds, prior = at.log_odds(), torch.log_softmax(at.shares, 0)
     p, K = torch.sigmoid(log_odds), at.X @ tied.skew_pairs(4, at.X.device) @ at.X.T
     # The slope in X is that of the mean of the determinants over missions, whatever the batch.
@@ -183,7 +183,7 @@ def test_loss_and_gradient_are_those_of_autograd(baskets: Baskets, nonempty: boo
 def test_an_expansion_is_renewed(baskets: Baskets, monkeypatch: pytest.MonkeyPatch):
     made, true = [], Expansion._renew
     monkeypatch.setattr(Expansion, "_renew", lambda *at: made.append(run.step) or true(*at))
-    goal = MixtureNDPP(**QUICK)._objectives(Shape(2, 4, 2), baskets, baskets, Run(0))["items"]
+    goal = MixtureNDPP(**QUICK)._objectives(Shape(2, 4, 2), baskets, baskets, TrainingRun(0))["items"]
     run = Trainer(goal, SETTINGS, 0)
     for _ in range(2 * mixture_objective.RENEWAL):
         run.take_step(np.arange(20))
@@ -280,11 +280,11 @@ def test_resumed_training_ends_the_same(baskets: Baskets, tmp_path: Path, monkey
 def test_penalties_rise_while_validation_asks_for_it_and_fall_no_lower_than_they_began(
     baskets: Baskets, monkeypatch: pytest.MonkeyPatch
 ):
-    goal = MixtureNDPP(**QUICK)._objectives(Shape(2, 4, 2), baskets, baskets, Run(0))["items"]
+    goal = MixtureNDPP(**QUICK)._objectives(Shape(2, 4, 2), baskets, baskets, TrainingRun(0))["items"]
     assert goal.penalties == [10.0, 2.0]
     shrunk_is_better, values = [True, True], []
 
-    def log_probs(parameters: Components, log_z: torch.Tensor) -> np.ndarray:
+    def log_probs(parameters: MixtureParameters, log_z: torch.Tensor) -> np.ndarray:
         part = 0 if torch.equal(parameters.X, goal.start.X) else 1
         return np.array([-0.9 if shrunk_is_better[part] else -1.1])
 

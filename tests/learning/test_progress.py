@@ -20,7 +20,7 @@ from ndpp._stop import look
 from ndpp.errors import ModelFileError, TrainingInterruptedWarning
 from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, checkpoint, contest, forecast, run
 from ndpp.learning.contest import Contest
-from ndpp.learning.forecast import LESS, Forecast
+from ndpp.learning.forecast import COST_OF_LESS_RANK, Forecast
 from ndpp.learning.mixture_objective import MixtureObjective
 from ndpp.learning.trainer import Trainer
 
@@ -65,8 +65,8 @@ def test_lines_tell_the_time_and_change_nothing(name: str, monkeypatch: pytest.M
     ("name", "rank", "cost"),
     [
         ("NDPP", 6, "it would drop 10 of 360 baskets, which are larger"),
-        ("MixtureNDPP", 4, LESS),
-        ("contest", 4, LESS),
+        ("MixtureNDPP", 4, COST_OF_LESS_RANK),
+        ("contest", 4, COST_OF_LESS_RANK),
     ],
 )
 def test_a_smaller_rank_is_timed_and_its_cost_is_told(name: str, rank: int, cost: str, monkeypatch: pytest.MonkeyPatch):
@@ -130,7 +130,7 @@ def test_a_contest_ends_with_the_better_run(monkeypatch: pytest.MonkeyPatch):
 
 def test_a_candidate_that_is_behind_leaves_the_contest():
     model = MixtureNDPP(2, rank=8, random_state=0, max_epochs=4)
-    goals = model._objectives(model._shape(DOUBTFUL)._replace(rank=8), DOUBTFUL, DOUBTFUL, run.Run(0))
+    goals = model._objectives(model._shape(DOUBTFUL)._replace(rank=8), DOUBTFUL, DOUBTFUL, run.TrainingRun(0))
     one = Contest({name: Trainer(goal, model._settings(), 0) for name, goal in goals.items()})
     one.candidates["families"].validate = lambda: -100.0  # type: ignore[method-assign]
     one.candidates["families"].best_value = -100.0
@@ -149,7 +149,7 @@ def test_families_must_be_clearly_better(with_families: float, wins: bool):
 @pytest.mark.parametrize("cut", [1, 3], ids=["in the pilot", "after the pilot"])
 def test_a_contest_goes_on_where_it_was(cut: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Its checkpoints name the candidates, or the one that is left; those of version 1 did not, and are refused."""
-    monkeypatch.setattr(contest, "BEHIND", 1.0)  # nobody leaves before the end of the pilot
+    monkeypatch.setattr(contest, "MAX_LAG", 1.0)  # nobody leaves before the end of the pilot
     settings: dict[str, Any] = {"rank": 8, "random_state": 0, "max_epochs": 4}
     path, whole = tmp_path / "run.safetensors", MixtureNDPP(2, **settings).fit(DOUBTFUL)
 
@@ -189,9 +189,9 @@ def test_the_rate_falls_with_the_time(monkeypatch: pytest.MonkeyPatch):
     """In the second half of the minutes, as in the second half of the epochs."""
     now = [0.0]
     monkeypatch.setattr(run.time, "monotonic", lambda: now[0])
-    clock = run.Clock(100.0, reserve=20.0)
+    clock = run.Deadline(100.0, reserve=20.0)
     model = NDPP(rank=4, **QUICK)
-    goal = model._objectives(4, BASKETS, BASKETS, run.Run(0))["kernel"]
+    goal = model._objectives(4, BASKETS, BASKETS, run.TrainingRun(0))["kernel"]
     trainer, rates = Trainer(goal, model._settings(), 0, clock), []
     for now[0] in (0.0, 40.0, 60.0, 80.0, 90.0):
         rates.append(trainer.learning_rate)
@@ -204,7 +204,7 @@ def test_the_rate_falls_with_the_time(monkeypatch: pytest.MonkeyPatch):
 def test_work_that_goes_on_says_so(monkeypatch: pytest.MonkeyPatch):
     now, told = [0.0], []
     monkeypatch.setattr(run.time, "monotonic", lambda: now[0])
-    one = run.Run(0, run.Clock(100.0), told.append)
+    one = run.TrainingRun(0, run.Deadline(100.0), told.append)
     with one.stage("start: classes", 0.3):
         for now[0] in (1.0, 12.0, 13.0, 25.0):
             look()

@@ -19,7 +19,7 @@ from ndpp.errors import PrecisionError
 from ndpp.learning import NDPP, checkpoint
 from ndpp.learning.kernel_objective import KernelObjective
 from ndpp.learning.models import Parameters
-from ndpp.learning.run import Run
+from ndpp.learning.run import TrainingRun
 from ndpp.learning.trainer import Trainer, clone
 
 SETTINGS: dict[str, Any] = {"rank": 8, "max_epochs": 3, "patience": 2, "batch_size": 10, "random_state": 0}
@@ -34,7 +34,7 @@ BATCH = np.arange(10)
 
 
 def _objective(baskets: Baskets, **changed: Any) -> KernelObjective:
-    return NDPP(**SETTINGS | changed)._objectives(8, baskets, baskets, Run(0))["kernel"]
+    return NDPP(**SETTINGS | changed)._objectives(8, baskets, baskets, TrainingRun(0))["kernel"]
 
 
 def _run(baskets: Baskets, **changed: Any) -> Trainer[Parameters]:

@@ -8,6 +8,7 @@ import torch
 
 import ndpp
 from ndpp import Baskets
+from ndpp.baskets.orders import Orders
 from ndpp.errors import DataWarning, InvalidInputError, RefusedUpdateError
 from ndpp.learning.updating import pull_of
 from ndpp.learning.warm import Training, warm_objective
@@ -281,6 +282,27 @@ def test_items_that_nobody_buys_fade_and_leave():
     assert model.left == ("item 7",)
     assert model.metadata["memory"]["unsold"] == {}
     assert chances[0] > 1.3 * chances[1] > 1.3**2 * chances[2]
+
+
+def test_orders_count_as_often_as_their_weights_say():
+    """For the law, for its judges and for what it remembers; unknown settings are no parameters."""
+    law = missions()
+    night, judges = restated(law.sample(150, rng=3)), restated(law.sample(50, rng=4))
+    options = {"seen": SEEN, "validation": judges, "force": True, "half_life": 1000.0, "max_epochs": 1}
+    once, plain = (ndpp.update(law, one, **options) for one in (Orders(night, weights=np.ones(150)), night))
+    np.testing.assert_array_equal(once.law_.odds, plain.law_.odds)
+    has = np.array([0 in items for items in night])
+    often, seldom = (ndpp.update(law, Orders(night, weights=w), **options) for w in (1 + 4 * has, 5 - 4 * has))
+    chances = [one.law_.inclusion_probabilities()[0] for one in (often, plain, seldom)]
+    assert chances[0] > chances[1] > chances[2]
+    total = 150 + 4 * has.sum()
+    assert often.n_orders == 150
+    assert often.metadata["memory"]["orders"] == pytest.approx(SEEN * 0.5 ** (total / 1000) + total)
+    weights = np.arange(1.0, 51.0)
+    judged = ndpp.update(law, night, **options | {"validation": Orders(judges, weights=weights)})
+    assert judged.before == pytest.approx(np.average(law.log_probs(judges), weights=weights))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'half_live'"):
+        ndpp.update(law, night, half_live=3)
 
 
 def test_names_and_context_of_missions_stay():

@@ -13,14 +13,14 @@ pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
 import torch
 
 from ndpp.baskets import Baskets
-from ndpp.baskets.weighted import WeightedBaskets, weighted, weights_of
+from ndpp.baskets.orders import Orders, weighted
 from ndpp.errors import InvalidInputError, OtherSettingsError
 from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP
 from ndpp.learning.base import BasketModel
 from ndpp.learning.batches import pack
 from ndpp.learning.classes import find_classes
 from ndpp.learning.families import find_patterns
-from ndpp.learning.run import Run
+from ndpp.learning.run import TrainingRun
 from ndpp.metrics import independent_items
 from ndpp.metrics.models import cosines
 
@@ -41,10 +41,10 @@ MODELS: dict[str, BasketModel[Any, Any]] = {
 
 def objective(model: BasketModel[Any, Any], baskets: Baskets) -> Any:
     if isinstance(model, MixtureNDPP):  # the states of families begin at random sets
-        patterns = model._patterns(ONCE, Run(0))
-        made: Any = model._begun(patterns, model._shape(baskets), baskets, baskets, Run(0))
+        patterns = model._patterns(ONCE, TrainingRun(0))
+        made: Any = model._begun(patterns, model._shape(baskets), baskets, baskets, TrainingRun(0))
     else:
-        (made,) = model._objectives(model._shape(baskets), baskets, baskets, Run(0)).values()
+        (made,) = model._objectives(model._shape(baskets), baskets, baskets, TrainingRun(0)).values()
     made.begin_epoch(made.start)
     return made
 
@@ -110,10 +110,10 @@ def test_fits_agree_up_to_the_optimiser():
 
 
 def test_what_training_begins_with_is_that_of_repeated_baskets():
-    assert cosines(COUNTED, extra=1.0, weights=weights_of(COUNTED)).toarray() == pytest.approx(
+    assert cosines(COUNTED, extra=1.0, weights=COUNTED.weights).toarray() == pytest.approx(
         cosines(REPEATED, extra=1.0).toarray(), abs=1e-12
     )
-    weights = weights_of(COUNTED)
+    weights = COUNTED.weights
     assert independent_items(ONCE, weights=weights).probabilities == pytest.approx(
         independent_items(REPEATED).probabilities
     )
@@ -131,11 +131,11 @@ def test_what_training_begins_with_is_that_of_repeated_baskets():
 
 
 def test_parts_keep_their_weights():
-    assert isinstance(COUNTED, WeightedBaskets)
+    assert isinstance(COUNTED, Orders)
     parts = COUNTED.split(2, 0, rng=1)
-    assert sorted([*weights_of(parts.train), *weights_of(parts.val)]) == sorted(TIMES)  # type: ignore[misc]
-    assert weights_of(COUNTED.select(min_size=3)).tolist() == [1, 1]  # type: ignore[union-attr]
-    assert weights_of(COUNTED[[]]).tolist() == []  # type: ignore[union-attr]
+    assert sorted([*parts.train.weights, *parts.val.weights]) == sorted(TIMES)  # type: ignore[misc]
+    assert COUNTED.select(min_size=3).weights.tolist() == [1, 1]  # type: ignore[union-attr]
+    assert COUNTED[[]].weights.tolist() == []  # type: ignore[union-attr]
     batch = pack(COUNTED, np.array([1, 4, 0]))
     assert batch.weights is not None
     assert (batch.weights * 2).tolist() == [2, 2, 1]  # the mean weight is two, and the empty basket comes first
@@ -146,8 +146,8 @@ def test_weights_by_the_ids_of_baskets():
     baskets = Baskets.from_lists([["a"], ["b"], ["c"]], basket_ids=[30, 10, 20])
     by_id = pd.Series([1.0, 2.0, 0.0], index=[10, 20, 30])
     assert weighted(baskets, by_id, "w").basket_ids == (10, 20)
-    assert weights_of(weighted(baskets, {"10": 5.0, 20: 1, 30: 2, 99: 7}, "w")).tolist() == [2, 5, 1]  # type: ignore[union-attr]
-    assert weights_of(weighted(baskets, pd.Series([1.0, 2.0, 3.0]), "w")).tolist() == [1, 2, 3]  # type: ignore[union-attr]
+    assert weighted(baskets, {"10": 5.0, 20: 1, 30: 2, 99: 7}, "w").weights.tolist() == [2, 5, 1]  # type: ignore[union-attr]
+    assert weighted(baskets, pd.Series([1.0, 2.0, 3.0]), "w").weights.tolist() == [1, 2, 3]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

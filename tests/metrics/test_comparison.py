@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ndpp import Baskets, LowRankKernel, Mixture, metrics
-from ndpp.baskets.weighted import WeightedBaskets
+from ndpp.baskets.orders import Orders
 from ndpp.datasets import make_baskets, make_kernel
 from ndpp.errors import InvalidInputError, PrecisionError
 from ndpp.metrics import models
@@ -304,7 +304,7 @@ def test_baskets_in_context_are_judged_in_it():
     """All metrics, basket by basket, are those of ``law.at``; a value that was not learned has no effect."""
     law = MIXTURE.with_context({"day": ("x", "y")}, np.random.default_rng(1).normal(size=(2, 3)))
     words = np.resize(["x", "y", "new"], len(TEST))
-    judged = WeightedBaskets.of(TEST, None, {"day": words, "noise": words})
+    judged = Orders(TEST, context={"day": words, "noise": words})
     laws = [law.at(day=word, unknown="skip") for word in words]
     alone = [TEST[[i]] for i in range(len(TEST))]
     logs = [one.log_prob(basket) for one, basket in zip(laws, TEST)]

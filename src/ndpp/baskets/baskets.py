@@ -9,19 +9,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, pairwise
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ndpp._show import SHOWN_ROWS, html_table, to_frame
-from ndpp._types import AnyArray, IntArray, RngLike
+from ndpp._types import AnyArray, FloatArray, IntArray, RngLike
 from ndpp._validation import check_count, frozen
 from ndpp.baskets import files, frames
 from ndpp.baskets.frames import PathOrFile
 from ndpp.baskets.labels import Rules, check_basket_ids, check_ids, check_labels, check_n_items, many
-from ndpp.baskets.lines import Columns, Long
+from ndpp.baskets.lines import COMPLETION, Columns, Long
 from ndpp.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 class Split(NamedTuple):
@@ -164,8 +169,8 @@ class Baskets:
             As in :meth:`read`.
         """
         options = {"n_items": n_items, "as_labels": as_labels, "unknown": unknown, "missing": missing}
-        rules = Rules.of(labels, **options, name="the data frame")
-        long = frames.from_frame(frame, Columns(basket, item), rules)
+        rules, columns = Rules.of(labels, **options, name="the data frame"), Columns(basket, item)
+        long = frames.frame_table(frame, columns, [COMPLETION]).long(columns, rules)
         return cls._trusted(*long.arrays(rules))
 
     @classmethod
@@ -264,17 +269,18 @@ class Baskets:
         place: dict[str, int] = {}
         for name in chain.from_iterable(part.labels or () for part in parts):
             place.setdefault(name, len(place))
-        new = [
-            np.arange(sizes[0]) if unnamed else np.array([place[x] for x in part.labels or ()], int) for part in parts
+        labels = None if unnamed else tuple(place)
+        over = [
+            part if unnamed else part._placed(np.array([place[name] for name in part.labels or ()], np.int64), labels)
+            for part in parts
         ]
-        n_baskets = sum(map(len, parts))
-        owner = np.repeat(np.arange(n_baskets), np.concatenate([part.sizes for part in parts]))
-        ids = [part.basket_ids for part in parts]
-        kept = None if None in ids else list(chain.from_iterable(own or () for own in ids))
-        long = Long(owner, n_baskets, np.concatenate([own[part.indices] for own, part in zip(new, parts)]), kept)
-        return cls._trusted(*long.arrays(Rules(None if unnamed else tuple(place), sizes[0] if unnamed else None)))
+        indptr = np.append(0, np.cumsum(np.concatenate([part.sizes for part in over])))
+        all_ids = [part.basket_ids for part in parts]
+        ids = None if None in all_ids else check_basket_ids(chain.from_iterable(filter(None, all_ids)), len(indptr) - 1)
+        indices = np.concatenate([part.indices for part in over])
+        return cls._trusted(indptr, indices, sizes[0] if labels is None else len(labels), labels, ids)
 
-    def relabel(self, names: Mapping[Any, str] | Callable[[Any], str]) -> Baskets:
+    def relabel(self, names: Mapping[Any, str] | Callable[[Any], str]) -> Self:
         """Return the baskets with other labels. Items that get the same label become one item, which a basket holds once.
 
         ``names`` is a mapping from old labels to new ones, in which labels that it lacks stay as they are, or a function of a label.
@@ -299,12 +305,25 @@ class Baskets:
         if wrong is not None:
             raise InvalidInputError(f"a label must be a nonempty string; item {old[wrong]!r} would get {new[wrong]!r}")
         place = {name: i for i, name in enumerate(dict.fromkeys(new))}
-        ids = np.array([place[name] for name in new], np.int64)[self.indices]
-        long = Long(np.repeat(np.arange(len(self)), self.sizes), len(self), ids, self.basket_ids)
-        return self._trusted(*long.arrays(Rules(tuple(place))))
+        return self._placed(np.array([place[name] for name in new], np.int64), tuple(place))
+
+    def _placed(self, place: IntArray, labels: tuple[str, ...] | None, n_items: int | None = None) -> Self:
+        """Return the baskets with item ``place[i]`` instead of i, none if that is −1; items that become one are held once."""
+        ids, owner = place[self.indices], np.repeat(np.arange(len(self)), self.sizes)
+        long = Long(owner[ids >= 0], len(self), ids[ids >= 0], self.basket_ids)
+        return self._rearranged(*long.arrays(Rules(labels, n_items)))
+
+    def with_labels(self, labels: Sequence[str] | None) -> Self:
+        """Return the baskets with these labels of the items, one for each."""
+        names = check_labels(labels, self.n_items)
+        return self._rearranged(self.indptr, self.indices, self.n_items, names, self.basket_ids)
+
+    def _rearranged(self, *fields: Any) -> Self:
+        """Return the same baskets with other fields; what is known about each basket stays."""
+        return self._trusted(*fields)
 
     @classmethod
-    def _trusted(cls, indptr: IntArray, indices: IntArray, *others: Any) -> Baskets:
+    def _trusted(cls, indptr: IntArray, indices: IntArray, *others: Any) -> Self:
         """Return baskets of new arrays and other fields that are known to be valid."""
         made = object.__new__(cls)
         made._set(_integers(indptr, "indptr", copy=False), _integers(indices, "indices", copy=False), *others)
@@ -319,6 +338,21 @@ class Baskets:
         return len(self), self.n_items
 
     @property
+    def weights(self) -> FloatArray | None:
+        """How often each basket counts; None if all count once. :class:`~ndpp.baskets.orders.Orders` may have weights."""
+        return None
+
+    @property
+    def context(self) -> Mapping[str, AnyArray]:
+        """Columns of context, with a word for each basket; :class:`~ndpp.baskets.orders.Orders` may have some."""
+        return {}
+
+    @cached_property
+    def total_weight(self) -> float:
+        """The number of baskets, each counted as often as it counts."""
+        return float(len(self) if self.weights is None else np.sum(self.weights))
+
+    @property
     def sizes(self) -> IntArray:
         """The number of items of each basket."""
         return np.diff(self.indptr)
@@ -326,8 +360,8 @@ class Baskets:
     @overload
     def __getitem__(self, key: int | np.integer) -> IntArray: ...
     @overload
-    def __getitem__(self, key: slice | AnyArray | Sequence[int]) -> Baskets: ...
-    def __getitem__(self, key: Any) -> IntArray | Baskets:
+    def __getitem__(self, key: slice | AnyArray | Sequence[int]) -> Self: ...
+    def __getitem__(self, key: Any) -> IntArray | Self:
         if isinstance(key, tuple) and key[1:] == (...,):  # as scikit-learn takes rows of what has a shape
             key = key[0]
         if isinstance(key, (int, np.integer)):
@@ -352,7 +386,7 @@ class Baskets:
         # A file of text has ids of text, and baskets without ids are numbered in it.
         return same and all(str(own) == str(its) for own, its in zip(self.ids_or_numbers, other.ids_or_numbers))
 
-    def select(self, *, min_size: int = 0, max_size: float = math.inf) -> Baskets:
+    def select(self, *, min_size: int = 0, max_size: float = math.inf) -> Self:
         """Return the baskets with at least ``min_size`` and at most ``max_size`` items."""
         return self[(self.sizes >= min_size) & (self.sizes <= max_size)]
 
@@ -367,7 +401,7 @@ class Baskets:
         val, test, train = np.split(order, [n_val, n_val + n_test])
         return Split(*(self[np.sort(part)] for part in (train, val, test)))
 
-    def to_csr(self) -> Any:
+    def to_csr(self) -> csr_array:
         """Return a scipy CSR array of shape (len, n_items) with a one (int8) for each item of each basket."""
         from scipy import sparse
 
@@ -429,22 +463,17 @@ class Baskets:
             files.check_table_ids(self.basket_ids)
             files.check_names(kind, map(str, self.basket_ids))
         rows, columns = self._named(as_labels=as_labels), Columns(basket, item)
-        files.write(target, rows, self.ids_or_numbers, columns, kind, names or (), self._beside)
-
-    @property
-    def _beside(self) -> Mapping[str, AnyArray]:
-        """Columns of tables beside the items, with a word for each basket."""
-        return {}
+        files.write(target, rows, self.ids_or_numbers, columns, kind, names or (), self.context)
 
 
-def _integers(value: Any, name: str, *, copy: bool = True) -> IntArray:
+def _integers(value: ArrayLike, name: str, *, copy: bool = True) -> IntArray:
     array = np.asarray(value)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise InvalidInputError(f"{name} must be a flat array of integers; got shape {array.shape}, {array.dtype}")
     return frozen(array.astype(np.int64, copy=copy and array.flags.writeable))
 
 
-def _members(members: Any) -> Any:
+def _members(members: object) -> Any:
     if isinstance(members, (str, bytes, Mapping)) or not isinstance(members, Iterable):
         raise InvalidInputError(f"each basket must be a list, set or array of item ids or labels; got {members!r}")
     return members if hasattr(members, "__len__") else list(members)

@@ -14,19 +14,29 @@ import json
 import os
 import re
 import zlib
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache, lru_cache
 from itertools import chain, repeat
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeAlias
+from typing import IO, Any, TypeAlias
 
 from ndpp._atomic import replacing
 from ndpp._validation import check_choice
-from ndpp.baskets.frames import PathOrFile, frame_columns, is_exact, read_parquet, read_parquet_table, write_parquet
+from ndpp.baskets.frames import PathOrFile, read_parquet, write_parquet
 from ndpp.baskets.labels import MISSING, Rules, is_plain
-from ndpp.baskets.lines import COMPLETION, SKIP, BadLineError, Columns, Long, check_columns, records
+from ndpp.baskets.lines import (
+    COMPLETION,
+    NAME_COLUMNS,
+    BadLineError,
+    Columns,
+    ColumnTable,
+    Long,
+    check_columns,
+    records,
+)
 from ndpp.errors import InvalidInputError
 
 FORMATS = ("text", "csv", "tsv", "parquet")
@@ -52,12 +62,11 @@ def format_of(path: PathOrFile, format: str | None) -> str:
 
 def read(source: PathOrFile, format: str | None, columns: Columns, rules: Rules, encoding: str | None) -> Long:
     """Return the long form of a file."""
-    kind, rules = format_of(source, format), rules._replace(name=name_of(source))
-    if kind == "parquet":
-        return read_parquet(source, columns, rules)
+    kind = format_of(source, format)
     if kind == "text":
-        return read_text(source, columns, rules, encoding)
-    return read_csv(source, columns, DELIMITERS[kind], rules, encoding)
+        return read_text(source, columns, rules._replace(name=name_of(source)), encoding)
+    table = read_table(source, encoding, format=kind, needed=columns, also=[COMPLETION], advice=NAME_COLUMNS)
+    return table.long(columns, rules)
 
 
 def read_lines(source: PathOrFile, encoding: str | None = None) -> list[str]:
@@ -106,39 +115,6 @@ def unquoted(word: str) -> str:
     return word
 
 
-def read_csv(source: PathOrFile, columns: Columns, delimiter: str, rules: Rules, encoding: str | None) -> Long:
-    """Return the long form of a CSV file with a header."""
-    text = _read(source, encoding)
-    delimiter, exact = _dialect(text, columns, delimiter)
-    rows = records(io.StringIO(text, newline=""), rules.name, delimiter=delimiter)
-    header = [name.strip() for name in next(rows, (1, [""]))[1]]
-    basket, item = columns.find(header, rules.name)
-    repeat = header.index(COMPLETION) if columns.completions(header) else None
-    keys: list[Any] = []
-    values: list[str] = []
-    skipped, missing = 0, {""} if rules.missing == "keep" else MISSING
-    for line, row in rows:
-        if len(row) <= max(basket, item):
-            raise BadLineError(rules.name, line, f"expected values for the columns {header}; got {row}")
-        if row[basket].strip() in missing:
-            if rules.missing != "skip":
-                reason = f"expected values for the columns {header}; got {row}"
-                raise BadLineError(rules.name, line, reason, advice=SKIP)
-            skipped += 1
-            continue
-        keys.append(row[basket] if repeat is None else (row[basket], row[repeat]))
-        values.append(row[item])
-    return Long.grouped(keys, values).present(rules._replace(exact=exact), skipped=skipped)
-
-
-class Table(NamedTuple):
-    """The columns of a table, the line of each row in its file (None: rows are counted from 1), and whether names are exact."""
-
-    columns: dict[str, Any]
-    lines: list[int] | None = None
-    exact: bool = False
-
-
 def read_table(
     source: PathOrFile,
     encoding: str | None = None,
@@ -147,7 +123,7 @@ def read_table(
     needed: Sequence[str] = ("item",),
     also: Sequence[str] | None = None,
     advice: str = "The table needs a column 'item', a row per item",
-) -> Table:
+) -> ColumnTable:
     """Return the columns of a Parquet, TSV or CSV file with a header; a file whose suffix says nothing is CSV.
 
     These are the ``needed`` ones and those of others, ``also`` or all, that are there. If it lacks a needed one, the error gives the
@@ -155,25 +131,24 @@ def read_table(
     """
     kind, name = format_of(source, format), name_of(source)
     if kind == "parquet":
-        table = read_parquet_table(source, name)
-        return Table(frame_columns(table, needed, name, advice, also), exact=is_exact(table))
+        return read_parquet(source, needed, also, name=name, advice=advice)
     text = _read(source, encoding)
     delimiter, exact = _dialect(text, needed, DELIMITERS.get(kind, ","))
     rows = records(io.StringIO(text, newline=""), name, delimiter=delimiter)
-    header, found = [word.strip() for word in next(rows, (1, [""]))[1]], list[list[str]]()
+    header = [word.strip() for word in next(rows, (1, [""]))[1]]
     check_columns(needed, header, name, advice)
-    lines = list[int]()
+    wanted = [i for i, word in enumerate(header) if also is None or word in {*needed, *also}]
+    twice = Counter(header[i] for i in wanted).most_common(1)[0]
+    if twice[1] > 1:
+        raise InvalidInputError(f"{name} has two columns {twice[0]!r}; give them different names")
+    found, lines = [list[str]() for _ in wanted], array("q")
     for line, row in rows:
-        if len(row) < len(header):
+        if len(row) <= wanted[-1]:
             raise BadLineError(name, line, f"expected values for the columns {header}; got {row}")
-        found.append(row)
+        for values, i in zip(found, wanted):
+            values.append(row[i])
         lines.append(line)
-    if len(set(header)) < len(header):
-        raise InvalidInputError(
-            f"{name} has two columns {Counter(header).most_common(1)[0][0]!r}; give them different names"
-        )
-    wanted = [(i, word) for i, word in enumerate(header) if also is None or word in {*needed, *also}]
-    return Table({word: [row[i] for row in found] for i, word in wanted}, lines, exact)
+    return ColumnTable(name, header, {header[i]: values for i, values in zip(wanted, found)}, lines, exact)
 
 
 def _dialect(text: str, columns: Iterable[str], default: str) -> tuple[str, bool]:
@@ -257,7 +232,7 @@ def write_table(target: PathOrFile, header: Sequence[str], table: Rows, kind: st
     special = re.compile(rf'["\r\n{DELIMITERS[kind]}]|^\s|\s$')
 
     @lru_cache(2**16, typed=True)
-    def field(value: Any) -> str:
+    def field(value: object) -> str:
         text = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
         return '"' + text.replace('"', '""') + '"' if special.search(text) else text
 

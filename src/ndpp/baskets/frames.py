@@ -11,30 +11,12 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 
 from ndpp._atomic import replacing
-from ndpp._types import AnyArray
-from ndpp.baskets.labels import MISSING, Rules
-from ndpp.baskets.lines import COMPLETION, SKIP, Columns, Long, MissingColumnError, check_columns
+from ndpp.baskets.lines import NAME_COLUMNS, Column, ColumnTable, Long, MissingColumnError, check_columns
 from ndpp.errors import InvalidInputError, needing
 
 PathOrFile: TypeAlias = str | os.PathLike[str] | IO[Any]
 EXACT = {b"ndpp": b"exact names"}
 """Metadata of a Parquet file with names that would be read otherwise without it."""
-
-
-def from_frame(frame: Any, columns: Columns, rules: Rules) -> Long:
-    """Return the long form of a data frame in long form."""
-    table = _narwhals(frame)
-    columns.find(table.columns, "the data frame")
-    keys, values = (_values(table[name], name) for name in columns)
-    unknown = {None} if rules.missing == "keep" else {None, *MISSING}
-    named = [key not in unknown for key in keys]
-    if not all(named) and rules.missing != "skip":
-        raise InvalidInputError(f"column {columns.basket!r} must name a basket in every row", advice=SKIP)
-    if columns.completions(table.columns):
-        keys = list(zip(keys, table[COMPLETION].to_list()))
-    kept = [i for i, is_named in enumerate(named) if is_named]
-    long = Long.grouped((keys[i] for i in kept), [values[i] for i in kept])
-    return long.present(rules, skipped=len(keys) - len(kept))
 
 
 def _values(column: Any, name: str) -> list[Any]:
@@ -68,59 +50,44 @@ def from_onehot(frame: Any, basket: str | None) -> tuple[Long, list[str]]:
     return Long(np.concatenate([*holders, np.empty(0, np.int64)]), len(table), items, ids), list(map(str, names))
 
 
-def frame_columns(
-    frame: Any, needed: Sequence[str], name: str, advice: str, also: Sequence[str] | None = None
-) -> dict[str, Any]:
+def frame_table(
+    frame: Any, needed: Sequence[str], also: Sequence[str] | None = None, *, name: str = "the data frame", advice: str = NAME_COLUMNS
+) -> ColumnTable:  # fmt: skip
     """Return the ``needed`` columns of a data frame, which must hold single values, and those of others, ``also`` or all, that do.
 
     A column is a list, one of times an array of datetime64, by the clock of their zone.
     """
+    import narwhals as nw
+
     table = _narwhals(frame)
     check_columns(needed, table.columns, name, advice)
     others = (column for column in table.columns if also is None or column in also)
     plain = dict.fromkeys([*needed, *(column for column in others if not table[column].dtype.is_nested())])
-    return {
-        column: _times(table[column]) if _has_times(table[column]) else _values(table[column], column)
-        for column in plain
-    }
+    columns: dict[str, Column] = {}
+    for column in plain:
+        own = table[column]
+        is_time = own.dtype == nw.Datetime
+        columns[column] = np.asarray(own.dt.replace_time_zone(None).to_numpy()) if is_time else _values(own, column)
+    return ColumnTable(name, table.columns, columns)
 
 
-def _has_times(column: Any) -> bool:
-    import narwhals as nw
-
-    return bool(column.dtype == nw.Datetime)
-
-
-def _times(column: Any) -> AnyArray:
-    return np.asarray(column.dt.replace_time_zone(None).to_numpy())
-
-
-def read_parquet(source: PathOrFile, columns: Columns, rules: Rules) -> Long:
-    """Return the long form of a Parquet file."""
-    table = read_parquet_table(source, rules.name, columns)
-    return from_frame(table, columns, rules._replace(exact=is_exact(table)))
-
-
-def is_exact(table: Any) -> bool:
-    """Return whether a pyarrow table says that its names are as they are meant."""
-    return EXACT.items() <= (table.schema.metadata or {}).items()
-
-
-def read_parquet_table(source: PathOrFile, name: str, columns: Columns | None = None) -> Any:
-    """Return the columns of the long form in a Parquet file, or all columns, as a pyarrow table."""
+def read_parquet(
+    source: PathOrFile, needed: Sequence[str], also: Sequence[str] | None, *, name: str, advice: str
+) -> ColumnTable:
+    """Return the ``needed`` columns of a Parquet file, and those of others, ``also`` or all, that are there."""
     pyarrow = needs_pyarrow("Reading Parquet")
     if isinstance(source, (str, os.PathLike)) and not Path(source).exists():
         raise FileNotFoundError(f"no such file: {name}")
     try:
         with pyarrow.parquet.ParquetFile(source) as file:
             there = file.schema_arrow.names
-            if columns is not None:
-                columns.find(there, name)
-            table = file.read(columns=there if columns is None or columns.completions(there) else list(columns))
+            check_columns(needed, there, name, advice)
+            table = file.read(columns=[one for one in there if also is None or one in {*needed, *also}])
             table.validate(full=True)  # text that is not UTF-8 would fail only when it is looked at
-            return table
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as reason:
         raise InvalidInputError(f"{name} is not a readable Parquet file: {reason}") from None
+    exact = EXACT.items() <= (table.schema.metadata or {}).items()
+    return frame_table(table, needed, also, name=name, advice=advice)._replace(header=there, exact=exact)
 
 
 def write_parquet(

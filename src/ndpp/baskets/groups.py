@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from ndpp.baskets.baskets import Baskets
 from ndpp.baskets.files import format_of, name_of, read_table
 from ndpp.baskets.frames import PathOrFile
 from ndpp.baskets.labels import MISSING, Rules, encode, many
-from ndpp.baskets.lines import MissingColumnError
+from ndpp.baskets.lines import Column, MissingColumnError
 from ndpp.errors import DataWarning, InvalidInputError, UnknownItemError, UnknownLabelError
 
 
@@ -52,7 +51,7 @@ def read_columns(
 
     The column ``item`` names the items, without ``labels`` by ids. The table may hold products that are not in the catalogue.
     """
-    columns = read_table(source, encoding).columns
+    columns = dict(read_table(source, encoding).columns)
     rows, items = _rows_of(columns.pop("item"), name_of(source), n_items, labels)
     out: dict[str, list[str | None]] = {column: [None] * n_items for column in columns}
     for column, values in columns.items():
@@ -88,7 +87,7 @@ def read_factors(
 
 
 def _rows_of(
-    names: list[Any], name: str, n_items: int, labels: Sequence[str] | None, unknown: str | None = None
+    names: Column, name: str, n_items: int, labels: Sequence[str] | None, unknown: str | None = None
 ) -> tuple[list[int], list[int]]:
     """Return the rows of a column of items whose item is in the catalogue, each in one row, and their ids.
 

@@ -49,7 +49,7 @@ class Rules(NamedTuple):
         """Words that stand for a missing item."""
         return frozenset([""]) if self.exact or self.missing == "keep" else MISSING.difference(self.labels or ())
 
-    def clean(self, values: Sequence[Any]) -> list[Any]:
+    def clean(self, values: Sequence[Any] | AnyArray) -> list[Any]:
         """Return the values with names stripped of blanks at their ends, unless they are exact, and None for what is missing.
 
         A name of the catalogue stays as it is, and a name that lacks only the blanks of one in the catalogue stands for it.
@@ -129,7 +129,7 @@ def check_basket_ids(ids: Iterable[Any] | None, n_baskets: int) -> tuple[int | s
     return found
 
 
-def check_n_items(n_items: Any, labels: tuple[str, ...] | None) -> int:
+def check_n_items(n_items: int | None, labels: tuple[str, ...] | None) -> int:
     """Return the number of items, which must be that of ``labels`` if there are any."""
     if labels is None:
         return check_count(n_items, "n_items")
@@ -196,19 +196,19 @@ def many(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def is_integer(value: Any) -> bool:
+def is_integer(value: object) -> bool:
     """Return whether a value is an integer, or a word that is one."""
     if isinstance(value, str):
         return _INTEGER.fullmatch(value) is not None
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
-def word_of(value: Any) -> str:
+def word_of(value: object) -> str:
     """Return a value of context as a word, "" where it says nothing."""
     word = "" if value is None else str(value).strip()
     return "" if word in MISSING else word
 
 
-def words_of(values: AnyArray | Sequence[Any]) -> AnyArray:
+def words_of(values: Iterable[object]) -> AnyArray:
     """Return the values of context of many baskets as words."""
     return np.array([word_of(value) for value in values], dtype=str)

@@ -1,22 +1,24 @@
-"""Long form, one row per item of each basket; and a CSV reader that knows line numbers, for error messages."""
+"""Tables, the long form, one row per item of each basket, and a CSV reader that knows line numbers, for error messages."""
 
 from __future__ import annotations
 
 import csv
 import warnings
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ndpp._types import IntArray
-from ndpp.baskets.labels import Rules, check_basket_ids, check_ids, check_n_items, encode, many
+from ndpp._types import AnyArray, IntArray
+from ndpp.baskets.labels import MISSING, Rules, check_basket_ids, check_ids, check_n_items, encode, many
 from ndpp.errors import DataWarning, InvalidInputError
 
 SKIP = "Fill in the missing values, or leave such rows out with {missing:'skip'}"
 NAME_COLUMNS = "Name the right ones with {basket} and {item}"
 COMPLETION = "completion"
 """The column that tells several completions of one basket apart."""
+Column: TypeAlias = Sequence[Any] | AnyArray
+"""The values of a column, None where they are missing; times are an array of datetime64."""
 
 
 class BadLineError(InvalidInputError):
@@ -50,14 +52,55 @@ class Columns(NamedTuple):
     basket: str = "basket"
     item: str = "item"
 
-    def find(self, there: Sequence[str], what: str) -> tuple[int, int]:
-        """Return the positions of the two columns; raise with the list of columns if one is missing."""
-        check_columns(self, there, what)
-        return there.index(self.basket), there.index(self.item)
 
-    def completions(self, there: Sequence[str]) -> bool:
-        """Return whether these are the columns of a file of several completions per basket."""
-        return list(there) == [self.basket, COMPLETION, self.item, "added"]
+class ColumnTable(NamedTuple):
+    """Columns of the table ``name``, whose columns are ``header``, and the line of each row in its file, None if there are no lines.
+
+    ``exact`` says that names are as they are meant (:class:`~ndpp.baskets.labels.Rules`).
+    """
+
+    name: str
+    header: Sequence[str]
+    columns: Mapping[str, Column]
+    lines: Sequence[int] | None = None
+    exact: bool = False
+
+    def place(self, row: int) -> str:
+        """Return what messages call a row."""
+        return f"{self.name}, row {row + 1}" if self.lines is None else f"{self.name}, line {self.lines[row]}"
+
+    def naming(self, basket: str, missing: str) -> tuple[ColumnTable, int]:
+        """Return the rows that name a basket, and how many others were skipped; others are an error, unless they are to be skipped."""
+        absent = {"", None} if missing == "keep" else {None, *MISSING}
+        gone = [(key.strip() if isinstance(key, str) else key) in absent for key in self.keys(basket)]
+        if not any(gone):
+            return self, 0
+        if missing != "skip":
+            problem = (
+                f"{self.place(gone.index(True))} names no basket; column {basket!r} must name a basket in every row"
+            )
+            raise InvalidInputError(problem, advice=SKIP)
+        kept = [i for i, is_gone in enumerate(gone) if not is_gone]
+        columns = {name: [values[i] for i in kept] for name, values in self.columns.items()}
+        lines = None if self.lines is None else [self.lines[i] for i in kept]
+        return self._replace(columns=columns, lines=lines), len(gone) - len(kept)
+
+    def keys(self, name: str) -> Sequence[Hashable]:
+        """Return the values of a column as keys of baskets."""
+        values = self.columns[name]
+        return values.astype("datetime64[s]").tolist() if isinstance(values, np.ndarray) else values
+
+    def grouped(self, columns: Columns) -> Long:
+        """Return the long form of the rows; those of a file of several completions per basket are baskets of their own."""
+        keys: Iterable[Hashable] = self.keys(columns.basket)
+        if list(self.header) == [columns.basket, COMPLETION, columns.item, "added"]:
+            keys = zip(keys, self.columns[COMPLETION])
+        return Long.grouped(keys, self.columns[columns.item])
+
+    def long(self, columns: Columns, rules: Rules) -> Long:
+        """Return the long form of the rows that have an item."""
+        table, skipped = self.naming(columns.basket, rules.missing)
+        return table.grouped(columns).present(rules._replace(exact=self.exact, name=self.name), skipped=skipped)
 
 
 class Long(NamedTuple):
@@ -69,12 +112,12 @@ class Long(NamedTuple):
     ids: Any = None
 
     @classmethod
-    def grouped(cls, keys: Iterable[Hashable], values: Sequence[Any]) -> Long:
+    def grouped(cls, keys: Iterable[Hashable], values: Column) -> Long:
         """Return the long form of rows with these keys, with baskets numbered as they first appear.
 
         The id of a basket is its key, or the first part of one.
         """
-        numbers: dict[Any, int] = {}
+        numbers: dict[Hashable, int] = {}
         baskets = [numbers.setdefault(key, len(numbers)) for key in keys]
         ids = [key[0] if isinstance(key, tuple) else key for key in numbers]
         return cls(baskets, len(numbers), values, ids)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,7 +31,7 @@ Written = Annotated[Path | None, o.file("The file to write; default: CUSTOMERS i
 
 
 @dataclass(frozen=True)
-class Columns(o.ReadingFor):
+class OrderReading(o.ReadingFor):
     """How order lines are read."""
 
     customer: Annotated[str, typer.Option(metavar="NAME", help="Column of the customer.")] = "customer"
@@ -73,17 +73,16 @@ class Who:
         return {"customer": self.customer[0] if self.customer else None}
 
 
-def read_orders(law: Law, path: str, columns: Columns, *, ids: bool = False) -> Orders:
+def read_orders(law: Law, path: str, reading: OrderReading, *, ids: bool = False) -> Orders:
     """Return order lines over the items of a model."""
-    how = {name: value for name, value in vars(columns).items() if name != "from_"}
     by_id = ids or law.labels is None
     catalogue: dict[str, Any] = {"n_items": law.n_items, "as_labels": False} if by_id else {"labels": law.labels}
     try:
         with working("reading the orders"):
-            found = Orders.read(Source(path).target, format=columns.from_, **catalogue, **how)
+            found = Source(path, reading).read(**catalogue)
     except UnknownLabelError as unknown:
         raise InvalidInputError(f"{path}: {unknown}", advice=LEAVE_OUT) from None
-    return replace(found, baskets=replace(found.baskets, labels=law.labels)) if by_id else found
+    return found.with_labels(law.labels) if by_id else found
 
 
 def customers_fit(
@@ -93,7 +92,7 @@ def customers_fit(
     seed: o.Seed = 0,
     json: o.Json = False,
     *,
-    columns: Columns,
+    reading: OrderReading,
 ) -> None:
     """Learn what each customer buys from their orders, for personal recommendations.
 
@@ -107,7 +106,7 @@ def customers_fit(
     """
     check_output(output, *OTHER_FORMATS, inputs=(model, orders))
     law = load_model(model)
-    read = read_orders(law, orders, columns)
+    read = read_orders(law, orders, reading)
     with working("fitting"):
         found = Customers.fit(law, read, random_state=seed)
     found.save(output)
@@ -115,7 +114,7 @@ def customers_fit(
 
 
 def customers_update(
-    model: o.Model, customers: CustomerFile, orders: OrderFile, output: Written = None, json: o.Json = False, *, columns: Columns
+    model: o.Model, customers: CustomerFile, orders: OrderFile, output: Written = None, json: o.Json = False, *, reading: OrderReading
 ) -> None:  # fmt: skip
     """Count new orders. Only customers who have bought change, and an order that was counted before is not counted again.
 
@@ -125,7 +124,7 @@ def customers_update(
     """
     check_output(output, *OTHER_FORMATS, inputs=(model, orders))
     law = load_model(model)
-    _rewritten(law, customers, output, lambda found: found.update(read_orders(law, orders, columns)), as_json=json)
+    _rewritten(law, customers, output, lambda found: found.update(read_orders(law, orders, reading)), as_json=json)
 
 
 def customers_forget(

@@ -12,8 +12,7 @@ import typer
 from ndpp._show import Table
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import many
-from ndpp.baskets.orders import CALENDAR
-from ndpp.baskets.weighted import context_of
+from ndpp.baskets.order_lines import CALENDAR
 from ndpp.cli import options as o
 from ndpp.cli.draw import WALKS, Steps, WalkStart, prepare, sampler_option
 from ndpp.cli.files import Law, Source, check_table, load_kernel, load_model_at, require
@@ -78,7 +77,7 @@ def evaluate(
     data = {
         "n_baskets": found.n_baskets, "n_impossible": found.n_impossible, "n_held_out": found.n_held_out,
         "n_unranked": found.n_unranked, "base": found.base, "level": level, "seed": seed, "results": results,
-        **({"at": sorted(at)} if at else {}), **({"context": list(context_of(judged))} if law.context else {}),
+        **({"at": sorted(at)} if at else {}), **({"context": list(judged.context)} if law.context else {}),
     }  # fmt: skip
     table = Table(list(results[0]), [list(result.values()) for result in results])
     emit(Report(data, table, [Table(*shown) for shown in found.tables()], notes), output, as_json=json)
@@ -122,14 +121,14 @@ def compare(
 
 def context_notes(law: Law, baskets: Baskets, name: str) -> list[str]:
     """Return in which context baskets are judged, and what is not known of it, in sentences; nothing for a model without context."""
-    used = [column for column in law.context if column in context_of(baskets)]
+    used = [column for column in law.context if column in baskets.context]
     lacking = [column for column in law.context if column not in used]
     told = [f"Each basket is judged in its own context, by {' and '.join(used)}."] if used else []
     if lacking:
         how = f"without {'it' if len(lacking) == 1 else 'them'}" if used else "with its plain weights"
         derived = f"; --time derives {'it' if len(lacking) == 1 else 'them'}" if set(lacking) <= set(CALENDAR) else ""
         told.append(f"{name} has no column {' and '.join(map(repr, lacking))}: the model is judged {how}{derived}.")
-    words = context_of(baskets)
+    words = baskets.context
     strange = {column: int(np.sum(~np.isin(words[column], ["", *law.context[column]]))) for column in used}
     new = (
         f"The model does not know the {column} of {many(n, 'basket')}, and ignores it there."

@@ -74,36 +74,30 @@ class Source(NamedTuple):
         columns = Columns()._asdict() if format_of(path, self.reading.from_) == "text" else {}
         return Source(path, replace(self.reading, **columns), may_differ=True)
 
-    def read(
-        self, context: Sequence[str] = (), time: str | None = None, *, partial: bool = False, **options: Any
-    ) -> Baskets:
-        """Return the baskets, in context if columns of it are named; other ``options`` are those of ``Baskets.read``.
-
-        With ``partial``, columns that are not there are left out.
-        """
+    def read(self, **options: Any) -> Orders:
+        """Return the orders; ``options`` are those of ``Orders.read``, and ``items``, a file of labels."""
         how: dict[str, Any] = {**vars(self.reading), **options}
         format = how.pop("from_")
         if format is None and Path(self.path).suffix.lower() == ".json":
             raise InvalidInputError(f"{self.path!r} is JSON; baskets are read from text, CSV or Parquet (--from)")
         try:
-            if not context or (partial and format_of(self.path, format) == "text"):
-                return Baskets.read(self.target, format=format, **how)
-            columns: dict[str, Any] = {"context": context, "time": time, "partial": partial}
-            return Orders.read(self.target, format=format, **columns, **how).in_context()
+            if "items" in how:
+                return Orders(Baskets.read(self.target, format=format, **how))
+            return Orders.read(self.target, format=format, **how)
         except MissingColumnError as missing:
             if not self.may_differ or not set(Columns()) <= set(missing.there):
                 raise
             again = Source(self.path, replace(self.reading, **Columns()._asdict()))
-            return again.read(context, time, partial=partial, **options)
+            return again.read(**options)
         except UnknownItemError as unknown:
             unknown.advice = f"Is this the catalogue of the model? {LEAVE_OUT}"
             raise
 
-    def read_for(self, kernel: Law | Baskets, *, ids: bool, **context: Any) -> Baskets:
+    def read_for(self, kernel: Law | Baskets, *, ids: bool, **context: Any) -> Orders:
         """Return the baskets over the items of a model, or of other baskets, in context as :meth:`read` takes it."""
         if kernel.labels is None or ids:
             made = self.read(**context, n_items=kernel.n_items, as_labels=False)
-            return replace(made, labels=kernel.labels)
+            return made.with_labels(kernel.labels)
         try:
             return self.read(**context, labels=kernel.labels, as_labels=True)
         except UnknownLabelError as unknown:

@@ -68,7 +68,7 @@ TEST = (
 
 
 @dataclass(frozen=True)
-class Settings:
+class FitSettings:
     """Parameters of the estimators as options, None where the estimator chooses."""
 
     max_epochs: Annotated[int | None, _setting("Maximum number of epochs.", 1)] = None
@@ -110,7 +110,7 @@ def fit(
     labels: o.AsLabels = None,
     *,
     reading: o.Reading,
-    settings: Settings,
+    settings: FitSettings,
     epochs: Annotated[int | None, typer.Option(hidden=True, min=1)] = None,
 ) -> None:
     """Fit a model to baskets: by default a mixture of shopping missions with ties between items.
@@ -141,8 +141,9 @@ def fit(
                 require(items is None or not columns, "--items is for files of ids; --context for tables with columns")
                 told = "--time is for --context; name columns such as --context weekday"
                 require(time_column is None or bool(columns), told)
-                known: dict[str, Any] = {"context": columns, "time": time_column}
-                data = source.read(**known | ({} if columns else {"items": items}), as_labels=labels)
+                known: dict[str, Any] = {"context": columns, "time": time_column} if columns else {}
+                more = {} if items is None else {"items": items}
+                data = source.read(**known, **more, as_labels=labels)
                 held_out = None
                 if validation is not None:
                     held_out = source.sibling(validation).read_for(data, ids=False, **known)

@@ -15,7 +15,7 @@ from ndpp._show import Table
 from ndpp.answers import records
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
-from ndpp.cli.customers import Columns, Who, read_orders
+from ndpp.cli.customers import OrderReading, Who, read_orders
 from ndpp.cli.deliver import Starts, Target
 from ndpp.cli.files import (
     check_sizes,
@@ -144,7 +144,7 @@ def _starts(
     )
     require(column is None or path is not None, "--customer-column is a column of a file of baskets")
     if path is not None and column is not None:
-        orders = read_orders(law, path, Columns(**vars(reading), customer=column, time=None), ids=ids)
+        orders = read_orders(law, path, OrderReading(**vars(reading), customer=column, time=None), ids=ids)
         assert orders.customers is not None
         return orders.baskets, [str(one) for one in orders.customers]
     starts = given_baskets(law, given, path, reading, ids=ids)

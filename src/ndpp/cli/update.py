@@ -14,12 +14,11 @@ import typer
 from ndpp import answers
 from ndpp._atomic import one_writer, replacing
 from ndpp._show import Table
-from ndpp.baskets.orders import Orders
-from ndpp.baskets.weighted import context_of
 from ndpp.cli import options as o
-from ndpp.cli.files import OTHER_FORMATS, Source, check_output, item_ids, load_model, require
+from ndpp.cli.files import OTHER_FORMATS, Source, check_output, item_ids, load_model
 from ndpp.cli.fit import say, stage
 from ndpp.cli.output import Report, emit
+from ndpp.customers import Customers
 from ndpp.laws.files import save
 
 SHOWN = 3
@@ -79,15 +78,15 @@ def update(
     """
     check_output(output, *OTHER_FORMATS, inputs=(orders, validation))
     check_output(customers, ".customers", *OTHER_FORMATS, inputs=(orders, validation, model))
-    require(customers is None or orders != "-", "--customers reads the orders twice; save them to a file first")
     with one_writer(output), contextlib.nullcontext() if customers is None else one_writer(customers):
         law, source = load_model(model), Source(orders, reading)
         with stage(f"reading {source.name}"):
             known: dict[str, Any] = {"context": list(law.context), "time": time, "partial": True}
             known |= {"as_labels": True} if law.labels else {"as_labels": False, "n_items": law.n_items}
-            tonight = source.read(**known)
+            tonight = source.read(**known, customer=None if customers is None else customer)
             judges = None if validation is None else source.sibling(validation).read(**known)
-            lines = None if customers is None else _lines(customers, law, orders, reading, customer, time)
+            if customers is not None:
+                Customers.load(customers, law)  # what is wrong with the file is said before the training
         with stage("loading torch"):
             from ndpp.learning.updating import update as updated
         leaving = [law.labels[i] if law.labels else int(i) for i in item_ids(law, drop, ids=False)]
@@ -99,8 +98,8 @@ def update(
         with stage(f"saving {os.fspath(output)}"), replacing(output) as made, _customers(customers) as beside:
             save(found, made)
             if customers is not None:
-                _count(customers, beside, found.law_, lines)
-    told = [name for name in context_of(tonight) if judges is None or name in context_of(judges)]
+                Customers.load(customers, found.law_).update(tonight).save(beside)
+    told = [name for name in tonight.context if judges is None or name in judges.context]
     emit(_report(output, found, told, trained=max_epochs > 0), None, as_json=json)
 
 
@@ -112,23 +111,6 @@ def _customers(path: Path | None) -> Iterator[Path]:
         return
     with replacing(path) as temporary:
         yield temporary
-
-
-def _lines(path: Path, law: Any, orders: str, reading: o.Reading, customer: str, time: str) -> Orders:
-    """Return the order lines that customers will count; what is wrong with them, or with the file, is said before the training."""
-    from ndpp.customers import Customers
-
-    Customers.load(path, law)
-    how: dict[str, Any] = {name.replace("from_", "format"): value for name, value in vars(reading).items()}
-    how |= {"as_labels": True} if law.labels else {"as_labels": False, "n_items": law.n_items}
-    return Orders.read(orders, customer=customer, time=time, **how)
-
-
-def _count(path: Path, target: Path, law: Any, orders: Any) -> None:
-    """Write the customers' file after tonight's orders."""
-    from ndpp.customers import Customers
-
-    Customers.load(path, law).update(orders).save(target)
 
 
 def _report(output: Path, found: Any, known: Sequence[str], *, trained: bool) -> Report:

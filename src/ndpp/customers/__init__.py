@@ -2,5 +2,6 @@
 
 from ndpp.customers.customers import Customers
 from ndpp.customers.habits import Habits
+from ndpp.customers.people import Customer
 
-__all__ = ["Customers", "Habits"]
+__all__ = ["Customer", "Customers", "Habits"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -28,25 +28,25 @@ from ndpp.laws.header import read_raw
 
 FORMAT = "ndpp-customers"
 VERSION = 1
-LONGEST = 256
-"""Bytes of a customer's id."""
-REMEMBERED = 4
+MAX_ID_BYTES = 256
+"""Longest id of a customer."""
+N_REMEMBERED = 4
 """Orders without times that are recognised if they come again, the last ones of each customer."""
 BLOCK = 1024
 """Customers that are in memory at a time while a file is written, and orders whose missions are."""
 NEVER = np.iinfo(np.int64).min
 WEEK = 7 * 86400
-BITS = 4
+MARK_BITS = 4
 """Bits of an order in the Bloom filter."""
 CODES = {"U8": np.uint8, "I32": np.int32, "F32": np.float32, "I64": np.int64, "U64": np.uint64, "F64": np.float64}
 
 
-def encoded(ids: Any) -> AnyArray:
+def encoded(ids: Sequence[object] | AnyArray) -> AnyArray:
     """Return customers' ids as bytes; raise for those that a file cannot hold."""
     words = [str(word).encode() for word in np.asarray(ids, object).ravel().tolist()]
-    wrong = next((word for word in words if not 0 < len(word) <= LONGEST or word.endswith(b"\0")), None)
+    wrong = next((word for word in words if not 0 < len(word) <= MAX_ID_BYTES or word.endswith(b"\0")), None)
     if wrong is not None:
-        raise InvalidInputError(f"a customer's id must have 1 to {LONGEST} bytes; got one of {len(wrong)}")
+        raise InvalidInputError(f"a customer's id must have 1 to {MAX_ID_BYTES} bytes; got one of {len(wrong)}")
     return np.array(words, bytes) if words else np.empty(0, "S1")
 
 
@@ -61,9 +61,10 @@ class Trips(NamedTuple):
     def of(cls, orders: Orders) -> tuple[AnyArray, Trips]:
         """Return the ids of the customers, ascending, and their orders."""
         ids, who = np.unique(encoded([] if orders.customers is None else orders.customers), return_inverse=True)
-        return ids, cls(who, orders.baskets, orders.times).take(np.argsort(who, kind="stable"))
+        order = np.argsort(who, kind="stable") if orders.times is None else np.lexsort((orders.times, who))
+        return ids, cls(who, orders.baskets, orders.times).take(order)
 
-    def take(self, key: Any) -> Trips:
+    def take(self, key: IntArray) -> Trips:
         """Return some of the orders."""
         return Trips(self.who[key], self.baskets[key], None if self.times is None else self.times[key])
 
@@ -72,7 +73,7 @@ class Trips(NamedTuple):
         return np.full(len(self.who), NEVER) if self.times is None else self.times.astype(np.int64)
 
 
-class Store(NamedTuple):
+class CustomerCounts(NamedTuple):
     """The customers ``ids``, ascending: customer i has ``counts[indptr[i]:indptr[i + 1]]`` of ``items`` in ``mass[i]`` baskets.
 
     ``last`` is the time of the last order, in seconds, ``seen`` the Bloom filter, and ``missions`` the sum of the posteriors of the
@@ -89,7 +90,7 @@ class Store(NamedTuple):
     missions: AnyArray
 
     @classmethod
-    def blank(cls, ids: AnyArray, n_missions: int = 0) -> Store:
+    def blank(cls, ids: AnyArray, n_missions: int = 0) -> CustomerCounts:
         """Return customers who have not bought anything."""
         n = len(ids)
         return cls(
@@ -105,23 +106,23 @@ class Store(NamedTuple):
         at = np.minimum(np.searchsorted(self.ids, short), len(self.ids) - 1)
         return np.where((self.ids[at] == short) & (np.char.str_len(ids) <= self.ids.itemsize), at, -1)
 
-    def rows(self, at: IntArray) -> Store:
+    def rows(self, at: IntArray) -> CustomerCounts:
         """Return some customers, in this order, −1 for one without orders; what was in a file is in memory."""
         known = at >= 0
         safe = np.where(known, at, 0)
         if not len(self.ids):
-            return Store.blank(np.empty(len(at), self.ids.dtype), self.missions.shape[1])
+            return CustomerCounts.blank(np.empty(len(at), self.ids.dtype), self.missions.shape[1])
         start, sizes = self.indptr[safe], np.where(known, self.indptr[safe + 1] - self.indptr[safe], 0)
         indptr = np.concatenate([[0], np.cumsum(sizes)])
         where = np.arange(indptr[-1]) + np.repeat(start - indptr[:-1], sizes)
         other = (np.where(known, column[safe], blank) for column, blank in zip(self[4:7], (0, NEVER, 0)))
         mass, last, seen = (np.asarray(found, column.dtype) for found, column in zip(other, self[4:7]))
         missions = self.missions[safe] * known[:, None]
-        return Store(
+        return CustomerCounts(
             np.asarray(self.ids[safe]), indptr, self.items[where], self.counts[where], mass, last, seen, missions
         )
 
-    def placed(self, place: IntArray) -> Store:
+    def placed(self, place: IntArray) -> CustomerCounts:
         """Return the store with the item ``place[a]`` instead of a, −1 for items that are no more."""
         return self._replace(items=np.where(self.items < 0, -1, place[self.items]).astype(np.int32))
 
@@ -135,8 +136,8 @@ class Store(NamedTuple):
 class Layers:
     """Customers as they were loaded or fitted, and over them those who have changed since."""
 
-    base: Store
-    changed: Store
+    base: CustomerCounts
+    changed: CustomerCounts
     place: IntArray | None = None
     """The item that each item of the base is now, −1 for none."""
 
@@ -145,7 +146,7 @@ class Layers:
         mine = self.changed.find(ids)
         return np.where(mine >= 0, len(self.base.ids) + mine, self.base.find(ids))
 
-    def rows(self, at: IntArray) -> Store:
+    def rows(self, at: IntArray) -> CustomerCounts:
         """Return the customers at these places, in memory."""
         is_changed = at >= len(self.base.ids)
         parts = [self.base.rows(at[~is_changed]), self.changed.rows(at[is_changed] - len(self.base.ids))]
@@ -158,7 +159,7 @@ class Layers:
         ]
         joined = [np.concatenate(pair) for pair in zip(*parts)]
         joined[1] = np.concatenate([parts[0].indptr, parts[0].indptr[-1] + parts[1].indptr[1:]])
-        return Store(*joined).rows(np.argsort(np.argsort(is_changed, kind="stable")))
+        return CustomerCounts(*joined).rows(np.argsort(np.argsort(is_changed, kind="stable")))
 
     def placed(self, place: IntArray) -> Layers:
         """Return the layers with the item ``place[a]`` instead of a, none if that is −1."""
@@ -172,7 +173,7 @@ class Layers:
         )
         return replace(self, base=base, changed=changed)
 
-    def with_changed(self, store: Store) -> Layers:
+    def with_changed(self, store: CustomerCounts) -> Layers:
         """Return the layers with these customers, ascending, as they are now."""
         kept = np.flatnonzero(store.find(self.changed.ids) < 0)
         both = Layers(self.changed.rows(kept), store)
@@ -194,8 +195,8 @@ class Layers:
 
 
 def added(
-    store: Store, trips: Trips, decay: float, by_time: bool, counted: AnyArray, posterior: Callable[[Baskets], FloatArray] | None
-) -> Store:  # fmt: skip
+    store: CustomerCounts, trips: Trips, decay: float, by_time: bool, counted: AnyArray, posterior: Callable[[Baskets], FloatArray] | None
+) -> CustomerCounts:  # fmt: skip
     """Return the store after orders of each of its customers, none of which is in it yet.
 
     ``counted`` is for how many baskets each order counts when it is new; ``posterior`` returns P(component | basket), if missions are kept.
@@ -221,17 +222,17 @@ def added(
         missions = missions if missions.shape[1] else np.zeros((n, rows.shape[1]))
         own = slice(who[part][0], who[part][-1] + 1)
         missions[own] += by_customer(who[part] - who[start], weights[part]) @ rows
-    recent = left < REMEMBERED if trips.times is None else times == last[who]
+    recent = left < N_REMEMBERED if trips.times is None else times == last[who]
     seen = np.where((last > store.last) | (trips.times is None), np.uint64(0), store.seen)
     np.bitwise_or.at(seen, who[recent], marks(trips.baskets[recent]))
-    return Store(
+    return CustomerCounts(
         store.ids, np.searchsorted(pairs, np.arange(n + 1) * n_items), (pairs % n_items).astype(np.int32),
         counts.astype(np.float32), (store.mass * fade + np.bincount(who, weights, n)).astype(np.float32), last, seen,
         missions.astype(np.float32),
     )  # fmt: skip
 
 
-def by_customer(who: IntArray, weights: AnyArray) -> Any:
+def by_customer(who: IntArray, weights: AnyArray) -> sparse.csr_array:
     """Return the matrix that adds up rows of baskets, times their weights, for each of the customers 0, 1, …"""
     return sparse.csr_array((weights, (who, np.arange(len(who)))), shape=(int(who.max(initial=-1)) + 1, len(who)))
 
@@ -240,12 +241,12 @@ def marks(baskets: Baskets) -> AnyArray:
     """Return the bits of each order in a Bloom filter; none for orders without ids."""
     out = np.zeros(len(baskets), np.uint64)
     for i, word in enumerate(baskets.basket_ids or ()):
-        for byte in hashlib.blake2b(str(word).encode(), digest_size=BITS).digest():
+        for byte in hashlib.blake2b(str(word).encode(), digest_size=MARK_BITS).digest():
             out[i] |= np.uint64(1) << np.uint64(byte % 64)
     return out
 
 
-def is_counted(store: Store, trips: Trips) -> BoolArray:
+def is_counted(store: CustomerCounts, trips: Trips) -> BoolArray:
     """Return which orders are counted already."""
     found, seen = marks(trips.baskets), store.seen[trips.who]
     known, times, last = (found > 0) & ((seen & found) == found), trips.seconds(), store.last[trips.who]
@@ -291,7 +292,7 @@ def write(path: str | os.PathLike[str], layers: Layers, metadata: Mapping[str, s
                     put(name, values)
 
 
-def read(path: str | os.PathLike[str]) -> tuple[Store, dict[str, str]]:
+def read(path: str | os.PathLike[str]) -> tuple[CustomerCounts, dict[str, str]]:
     """Return the customers of a file, which is read where they are needed, and what else its header says."""
     if not os.path.isfile(path):
         raise FileNotFoundError(f"no file of customers at {os.fspath(path)!r}")
@@ -305,8 +306,10 @@ def read(path: str | os.PathLike[str]) -> tuple[Store, dict[str, str]]:
         raise bad(path, "it does not hold customers; `Customers.save` writes files that do")
     if about.get("format_version") != str(VERSION):
         raise bad(path, f"it has version {about.get('format_version')}, and this library reads {VERSION}; update ndpp")
-    if set(header) != set(Store._fields):
-        raise bad(path, f"expected the arrays {', '.join(Store._fields)}; it holds {', '.join(sorted(header))}")
+    if set(header) != set(CustomerCounts._fields):
+        raise bad(
+            path, f"expected the arrays {', '.join(CustomerCounts._fields)}; it holds {', '.join(sorted(header))}"
+        )
     found = {}
     for name, entry in header.items():
         shape, dtype = tuple(entry["shape"]), CODES.get(entry["dtype"], np.uint8)
@@ -314,7 +317,7 @@ def read(path: str | os.PathLike[str]) -> tuple[Store, dict[str, str]]:
         found[name] = np.memmap(path, dtype, "r", place, shape) if np.prod(shape) else np.empty(shape, dtype)
     width = found["ids"].shape[-1]
     found["ids"] = found["ids"].view(f"S{width}").ravel() if width else np.empty(0, "S1")
-    store, n = Store(**{name: np.asarray(values) for name, values in found.items()}), len(found["ids"])
+    store, n = CustomerCounts(**{name: np.asarray(values) for name, values in found.items()}), len(found["ids"])
     same = {len(store.indptr) - 1, len(store.mass), len(store.last), len(store.seen), len(store.missions), n} == {n}
     if (
         not same

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from scipy import sparse
@@ -109,7 +109,7 @@ def _opened(path: PathLike, delimiter: str) -> Iterator[Iterator[tuple[int, list
     try:
         with ExitStack() as stack:
             name = Path(path).name.lower()
-            source: Any = stack.enter_context(open(path, "rb"))
+            source: IO[bytes] | gzip.GzipFile = stack.enter_context(open(path, "rb"))
             if name.endswith(".zip"):
                 archive = stack.enter_context(zipfile.ZipFile(source))
                 largest = max(archive.infolist(), key=lambda member: member.file_size, default=None)
@@ -132,7 +132,7 @@ def _decoded(line: bytes) -> str:
         return line.decode("latin-1")
 
 
-def _workbook(source: Any) -> Iterator[tuple[int, list[str]]]:
+def _workbook(source: IO[bytes] | gzip.GzipFile) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows of the first sheet of a workbook."""
     with needing("openpyxl", "data", "Reading an Excel workbook (unlike a CSV export)"):
         import openpyxl
@@ -145,7 +145,7 @@ def _workbook(source: Any) -> Iterator[tuple[int, list[str]]]:
         book.close()
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     # In a column of codes, codes made of digits are stored as numbers.
     return "" if value is None else str(int(value) if isinstance(value, float) and value.is_integer() else value)
 

@@ -18,10 +18,10 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ndpp._atomic import check_same
-from ndpp._types import FloatArray, Items
+from ndpp._types import FloatArray, Items, RngLike
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
-from ndpp.baskets.weighted import context_of, in_context, total_weight, weighted, weights_of
+from ndpp.baskets.orders import in_context, weighted
 from ndpp.errors import DataWarning, InvalidInputError
 from ndpp.inference import Recommendation, recommend
 from ndpp.laws.gate import Gain
@@ -30,7 +30,7 @@ from ndpp.learning import forecast
 from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.contest import Contest
 from ndpp.learning.forecast import Forecast
-from ndpp.learning.run import Clock, Run
+from ndpp.learning.run import Deadline, TrainingRun
 from ndpp.learning.trainer import Objective, P, Trainer, TrainingSettings
 from ndpp.metrics.models import independent_items
 
@@ -39,10 +39,10 @@ S = TypeVar("S")
 
 MAX_VALIDATION = 2000
 """Maximum number of baskets set aside for validation."""
-FLOOR = 1e-6
+SCORE_FLOOR = 1e-6
 """In scores a basket is at least this many times as probable as under independent items."""
-NEARLY_ALL, FEW = 0.95, 20
-"""Share of baskets with a single item from which on fitting warns, if there are at least so many baskets."""
+MAX_SINGLE_SHARE, MIN_BASKETS_TO_WARN = 0.95, 20
+"""Share of baskets with a single item from which on fitting warns, if there are at least this many baskets."""
 CONTEXT_SHARE = 0.15
 """Share of the minutes that is kept for learning from context, if there is any."""
 UNTOLD = ("checkpoint", "item_features", "minutes", "progress", "random_state")
@@ -65,7 +65,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
     checkpoint: PathLike | None = None
     device: str = "cpu"
     dtype: str | None = None
-    random_state: Any = None
+    random_state: RngLike | np.random.RandomState = None
     progress: bool | Callable[[str], None] = False
 
     @abstractmethod
@@ -81,10 +81,12 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         """Return the settings of this model that a resumed run must share with its checkpoint."""
 
     @abstractmethod
-    def _objectives(self, shape: S, training: Baskets, held_out: Baskets, run: Run) -> Mapping[str, Objective[P]]:
+    def _objectives(
+        self, shape: S, training: Baskets, held_out: Baskets, run: TrainingRun
+    ) -> Mapping[str, Objective[P]]:
         """Return what may be trained, by name: several if only training can tell which is best, the first where it cannot."""
 
-    def _trial(self, shape: S, training: Baskets, held_out: Baskets, run: Run) -> tuple[Objective[P], Forecast]:
+    def _trial(self, shape: S, training: Baskets, held_out: Baskets, run: TrainingRun) -> tuple[Objective[P], Forecast]:
         """Return an objective to time, quickly made, and how long its parts take as far as it does not tell."""
         (objective,) = self._objectives(shape, training, held_out, run).values()
         return objective, Forecast(0.0, 0.0)
@@ -96,13 +98,13 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
     def fit(
         self,
         X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
+        y: object = None,
+        sample_weight: object = None,
         *,
         validation: Any = None,
-        validation_weight: Any = None,
-        context: Any = None,
-        validation_context: Any = None,
+        validation_weight: object = None,
+        context: object = None,
+        validation_context: object = None,
         resume: bool | PathLike = False,
     ) -> Self:
         """Learn from baskets.
@@ -129,13 +131,13 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
             Resume from this checkpoint. ``True`` means ``checkpoint``, if that file exists. The result is the same as
             that of an uninterrupted run.
         """
-        clock = Clock() if self.minutes is None else Clock(60 * number(self.minutes, "minutes"))
+        clock = Deadline() if self.minutes is None else Deadline(60 * number(self.minutes, "minutes"))
         baskets = in_context(self._read(X, reset=True), context, "context")
         baskets, held_out = weighted(baskets, sample_weight, "sample_weight"), None
         if validation is not None:
             held_out = in_context(self._read(validation, reset=False), validation_context, "validation_context")
             held_out = weighted(held_out, validation_weight, "validation_weight")
-        if context_of(baskets):
+        if baskets.context:
             self._check_context(baskets, held_out)
             clock.reserve = CONTEXT_SHARE * clock.limit if self.minutes is not None else 0.0
         _warn_of_odd_sizes(baskets)
@@ -151,7 +153,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         about = (
             f"{type(self).__name__}, {self._described(shape)}: {len(training):,} baskets over {baskets.n_items:,} items"
         )
-        run = Run(seed, clock, self.progress, self.checkpoint, made_with, saved)
+        run = TrainingRun(seed, clock, self.progress, self.checkpoint, made_with, saved)
         if saved is None:
             run.keep(Checkpoint({}, {"history": []}))  # from here on there is something to resume
         run.say(f"{about}, and {len(held_out):,} to validate")
@@ -168,17 +170,17 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         with run.stage("finishing", float("inf")):
             self._keep(contest.lead)
         self.context_: Sequence[Gain] = ()
-        if context_of(training) and self.ended_ != "interrupted":
+        if training.context and self.ended_ != "interrupted":
             run.clock.reserve = 0.0
-            with run.stage(f"context: {', '.join(context_of(training))}", 1.0):
+            with run.stage(f"context: {', '.join(training.context)}", 1.0):
                 self.context_ = self._learn_context(training, held_out)
             for gain in self.context_:
                 run.say(f"context {gain}")
         self.n_baskets_, self.n_dropped_ = len(baskets), len(baskets) - len(possible)
-        self.total_weight_ = total_weight(baskets)
-        self.baseline_ = independent_items(training, weights=weights_of(training))
+        self.total_weight_ = baskets.total_weight
+        self.baseline_ = independent_items(training, weights=training.weights)
         values = self.baseline_.log_likelihoods(held_out)
-        self.baseline_score_ = float(np.average(values, weights=weights_of(held_out)))
+        self.baseline_score_ = float(np.average(values, weights=held_out.weights))
         return self
 
     def _check_context(self, baskets: Baskets, held_out: Baskets | None) -> None:
@@ -193,7 +195,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         return ()
 
     def _tell(
-        self, trial: tuple[Objective[P], Forecast], settings: TrainingSettings, run: Run, done: int, n: int
+        self, trial: tuple[Objective[P], Forecast], settings: TrainingSettings, run: TrainingRun, done: int, n: int
     ) -> None:
         """Say how long training takes at most, and keep time for its end."""
         objective, rest = trial
@@ -215,7 +217,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         check_is_fitted(self, "law_")
         return np.asarray(self.law_.log_probs(self._read(X, reset=False)))
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: object = None, sample_weight: object = None) -> float:
         """Return the mean log-probability of the baskets, in which no basket counts for less than a stated floor.
 
         The floor of a basket is log(10⁻⁶ Q(S)), Q being independent items with the frequencies of the training baskets (``baseline_``):
@@ -226,15 +228,15 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         check_is_fitted(self, "law_")
         baskets = weighted(self._read(X, reset=False), sample_weight, "sample_weight")
         values = self.score_samples(baskets)
-        floors = np.log(FLOOR) + self.baseline_.log_likelihoods(baskets)
+        floors = np.log(SCORE_FLOOR) + self.baseline_.log_likelihoods(baskets)
         if n_low := int(np.sum(values < floors)):
             warnings.warn(
-                f"{n_low:,} of {len(values):,} baskets are less probable than {FLOOR:g} times independent items, "
+                f"{n_low:,} of {len(values):,} baskets are less probable than {SCORE_FLOOR:g} times independent items, "
                 f"{int(np.sum(values == -np.inf)):,} of them impossible; they count as that in the score",
                 DataWarning,
                 stacklevel=2,
             )
-        return float(np.average(np.maximum(values, floors), weights=weights_of(baskets)))
+        return float(np.average(np.maximum(values, floors), weights=baskets.weights))
 
     def sample(self, n_samples: int = 1, **options: Any) -> Baskets:
         """Draw exact samples from the learned distribution; the options are those of :meth:`ndpp.LowRankKernel.sample`."""
@@ -360,7 +362,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         return self.checkpoint if resume and Path(self.checkpoint or "").exists() else None
 
 
-def _of_matrix(estimator: Any, X: Any, *, reset: bool) -> Baskets:
+def _of_matrix(estimator: BaseEstimator, X: Any, *, reset: bool) -> Baskets:
     """Return the baskets of a sparse or dense matrix or data frame of zeros and ones, with a row per basket and a column per item."""
     try:
         matrix = validate_data(estimator, X, accept_sparse="csr", dtype="numeric", reset=reset)
@@ -383,14 +385,14 @@ def _warn_of_odd_sizes(baskets: Baskets) -> None:
     what = ""
     if n_filled == 1 and n_single == 0:
         what = f"all {len(baskets.indices):,} items are in one basket, so there is nothing to learn from"
-    elif n_filled >= FEW and n_single >= NEARLY_ALL * n_filled and baskets.n_items > 1:
+    elif n_filled >= MIN_BASKETS_TO_WARN and n_single >= MAX_SINGLE_SHARE * n_filled and baskets.n_items > 1:
         what = f"{n_single:,} of {n_filled:,} baskets hold a single item, so there is little to learn about what goes together"
     if what:
         advice = "Is the column of the baskets (basket=…, or --basket) the one of the orders, with a row for each item of an order?"
         warnings.warn(f"{what}. {advice}", DataWarning, stacklevel=3)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Return the value of a parameter as JSON can hold it."""
     if isinstance(value, (str, int, float, list, tuple, np.ndarray, type(None))):
         return value
@@ -406,16 +408,16 @@ def set_aside(baskets: Baskets, fraction: float, rng: np.random.Generator) -> tu
     return parts.train, parts.val
 
 
-def number(value: Any, name: str, *, most: float = np.inf, above_zero: bool = False) -> float:
+def number(value: float | None, name: str, *, most: float = np.inf, above_zero: bool = False) -> float:
     """Return ``value`` as a finite float in [0, most], or in (0, most] with ``above_zero``."""
     valid = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not valid or not (0 <= value <= most and np.isfinite(value)) or (above_zero and not value):
+    if value is None or not valid or not (0 <= value <= most and np.isfinite(value)) or (above_zero and not value):
         bounds = "above 0" if above_zero else "at least 0" if most == np.inf else f"between 0 and {most:g}"
         raise InvalidInputError(f"must be a number, {bounds}; got {value!r}", argument=name)
     return float(value)
 
 
-def _seed(random_state: Any) -> int:
+def _seed(random_state: RngLike | np.random.RandomState) -> int:
     if isinstance(random_state, np.random.RandomState):  # scikit-learn passes these
         return int(random_state.randint(2**31))
     return int(np.random.default_rng(random_state).integers(2**62))

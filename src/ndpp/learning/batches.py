@@ -14,7 +14,6 @@ import torch
 
 from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
-from ndpp.baskets.weighted import WeightedBaskets, weights_of
 
 CUDA_MULTIPLE = 16
 """On a GPU, sizes of baskets are rounded up to a multiple of this."""
@@ -22,7 +21,7 @@ EVALUATED = 2000
 """Baskets whose probabilities are computed at a time."""
 
 
-class Batch(NamedTuple):
+class PackedBaskets(NamedTuple):
     """The items of many baskets in one flat tensor, smallest baskets first.
 
     ``blocks`` holds (start, number of baskets, size) for each size: the baskets of that size are
@@ -45,7 +44,7 @@ class Batch(NamedTuple):
         return self.weights[self.n_baskets - len(sizes) :].repeat_interleave(sizes)
 
 
-def pack(baskets: Baskets, which: IntArray, *, device: str | torch.device = "cpu", multiple: int = 1) -> Batch:
+def pack(baskets: Baskets, which: IntArray, *, device: str | torch.device = "cpu", multiple: int = 1) -> PackedBaskets:
     """Return the baskets at the indices ``which`` as one batch, with sizes rounded up to a multiple of ``multiple`` on the CPU.
 
     Examples
@@ -66,9 +65,11 @@ def pack(baskets: Baskets, which: IntArray, *, device: str | torch.device = "cpu
     starts = np.cumsum(sizes * counts) - sizes * counts
     blocks = tuple((int(i), int(m), int(k)) for i, m, k in zip(starts, counts, sizes) if k)
     weights = None
-    if isinstance(baskets, WeightedBaskets) and (own := weights_of(chosen)) is not None:
-        weights = torch.from_numpy(own / baskets.mean_weight).to(device)
-    return Batch(torch.from_numpy(items).to(device), blocks, len(chosen), len(items) > len(chosen.indices), weights)
+    if (own := chosen.weights) is not None:
+        weights = torch.from_numpy(own * (len(baskets) / baskets.total_weight)).to(device)
+    return PackedBaskets(
+        torch.from_numpy(items).to(device), blocks, len(chosen), len(items) > len(chosen.indices), weights
+    )
 
 
 def shuffled(rng: np.random.Generator, n_baskets: int, batch_size: int) -> Iterator[IntArray]:

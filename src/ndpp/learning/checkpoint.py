@@ -15,7 +15,6 @@ from torch import Tensor
 
 from ndpp._atomic import disk_errors, replacing
 from ndpp.baskets import Baskets
-from ndpp.baskets.weighted import weights_of
 from ndpp.errors import ModelFileError
 
 FORMAT = "ndpp-training"
@@ -91,6 +90,6 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
 
 def fingerprint(baskets: Baskets) -> int:
     """Return a checksum of the baskets, and of their weights if they have any."""
-    weights = weights_of(baskets)
+    weights = baskets.weights
     begin = baskets.n_items if weights is None else zlib.crc32(weights.tobytes(), baskets.n_items)
     return zlib.crc32(baskets.indices.tobytes(), zlib.crc32(baskets.indptr.tobytes(), begin))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,7 +13,6 @@ from scipy.special import logsumexp, softmax
 from ndpp._stop import look
 from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
-from ndpp.baskets.weighted import weights_of
 from ndpp.learning.run import OutOfTime
 from ndpp.metrics.models import independent_items
 
@@ -41,7 +40,7 @@ class Classes(NamedTuple):
     log_odds: FloatArray
     log_shares: FloatArray
 
-    def joint(self, matrix: Any) -> FloatArray:
+    def joint(self, matrix: sparse.csr_array) -> FloatArray:
         """Return log P(class, basket) for each row of a sparse matrix of baskets."""
         constants = self.log_shares - np.logaddexp(0, self.log_odds).sum(axis=1)
         joint: FloatArray = matrix @ self.log_odds.T.astype(np.float32)
@@ -58,9 +57,9 @@ def find_classes(
     matrix, judged, average = (
         baskets.to_csr().astype(np.float32),
         validation.to_csr(),
-        independent_items(baskets, weights=weights_of(baskets)).probabilities,
+        independent_items(baskets, weights=baskets.weights).probabilities,
     )
-    weights = weights_of(baskets)
+    weights = baskets.weights
     columns, members = matrix.T.tocsr(), _first_members(rng, matrix, average, n_classes)
     best, best_value, bad = None, -np.inf, 0
     for _ in range(max_rounds):
@@ -70,7 +69,7 @@ def find_classes(
         p = ((columns @ members).T + SHRINK * average) / (sizes[:, None] + SHRINK)
         p = np.clip(p, 1e-12, 1 - 1e-9)  # memberships are in single precision
         found = Classes(np.log(p) - np.log1p(-p), np.log(sizes + 1) - np.log((sizes + 1).sum()))
-        value = np.average(logsumexp(found.joint(judged), axis=1), weights=weights_of(validation))
+        value = np.average(logsumexp(found.joint(judged), axis=1), weights=validation.weights)
         bad = 0 if value > best_value else bad + 1
         if value > best_value:
             best, best_value = found, value
@@ -85,7 +84,9 @@ def find_classes(
     return best
 
 
-def _first_members(rng: np.random.Generator, matrix: Any, average: FloatArray, n_classes: int) -> FloatArray:
+def _first_members(
+    rng: np.random.Generator, matrix: sparse.csr_array, average: FloatArray, n_classes: int
+) -> FloatArray:
     """Return soft memberships by likeness to a random basket for each class, shared rare items counting most."""
     scaled = matrix @ sparse.diags_array((1 / np.sqrt(average)).astype(np.float32))
     norms = np.sqrt(np.maximum(np.asarray(scaled.multiply(scaled).sum(axis=1)).ravel(), 1e-9))
@@ -117,7 +118,7 @@ def start(rng: np.random.Generator, baskets: Baskets, validation: Baskets, shape
     """
     n_classes = _n_classes(shape)
     classes = find_classes(rng, baskets, validation, n_classes)
-    average = independent_items(baskets, weights=weights_of(baskets)).probabilities
+    average = independent_items(baskets, weights=baskets.weights).probabilities
     bias, root = np.log(average) - np.log1p(-average), np.sqrt(average)
     left, values, right = np.linalg.svd((classes.log_odds - bias) * root, full_matrices=False)
     r = min(shape.n_factors, len(values))

@@ -13,16 +13,16 @@ from typing import Any, Generic
 from ndpp._progress import ProgressBar, progress_bar
 from ndpp.errors import TrainingInterruptedWarning
 from ndpp.learning.checkpoint import Checkpoint
-from ndpp.learning.run import Run
+from ndpp.learning.run import TrainingRun
 from ndpp.learning.trainer import RATE_DROPS, Counter, P, Trainer
 
 PILOT = 3
 """Epochs for which all candidates are trained."""
-BEHIND = 0.001
+MAX_LAG = 0.001
 """How far behind the first a candidate may be after an epoch of the pilot, relative to the log-likelihood, to stay in it."""
-FEW_STEPS = 9
-"""Steps of an epoch after which they tell how long it takes: the first one is slow."""
-MARGIN = 0.01
+MIN_TIMED_STEPS = 9
+"""Steps of an epoch after which its duration is extrapolated from them: the first one is slow."""
+MIN_LEAD = 0.01
 """How much better the validation log-likelihood with families must be after the pilot. Runs that were closer ended in the other order:
 training with families begins better and gains less later (validation baskets of Instacart and of three Amazon categories)."""
 
@@ -45,7 +45,7 @@ class Contest(Generic[P]):
     def _leader(self) -> str:
         values = {name: trainer.best_value for name, trainer in self.candidates.items()}
         first, best = next(iter(values)), max(values, key=lambda name: values[name])
-        return best if values[best] - values[first] > MARGIN * abs(values[first]) else first
+        return best if values[best] - values[first] > MIN_LEAD * abs(values[first]) else first
 
     @property
     def pilot(self) -> int:
@@ -62,15 +62,15 @@ class Contest(Generic[P]):
         return "minutes" if self.lead.is_out_of_time else None
 
     def epoch(self, bar: Counter) -> None:
-        """Run one epoch of each candidate; after it those behind the first one leave, and after the pilot all but the leader."""
+        """TrainingRun one epoch of each candidate; after it those behind the first one leave, and after the pilot all but the leader."""
         for trainer in self.candidates.values():
             trainer.epoch(bar)
         first = next(iter(self.candidates.values())).best_value
-        least = first - BEHIND * abs(first)
+        least = first - MAX_LAG * abs(first)
         left = {name: trainer for name, trainer in self.candidates.items() if trainer.best_value >= least}
         self.candidates = {self._leader: self.lead} if len(self.lead.history) >= self.pilot else left
 
-    def train(self, run: Run) -> str:
+    def train(self, run: TrainingRun) -> str:
         """Train until the validation log-likelihood no longer rises; return why it ended, as :attr:`NDPP.ended_` does.
 
         Every epoch writes a checkpoint. Ctrl-C ends training with the best parameters so far, as the end of the time does.
@@ -148,7 +148,7 @@ class Contest(Generic[P]):
 class _Steps:
     """What the steps of an epoch of all candidates advance: the bar, or a line now and then where there is none."""
 
-    def __init__(self, contest: Contest[Any], run: Run, bar: ProgressBar) -> None:
+    def __init__(self, contest: Contest[Any], run: TrainingRun, bar: ProgressBar) -> None:
         self.contest, self.run, self.bar, self.taken, self.began = contest, run, bar, 0, time.monotonic()
         self.done, self.count = len(contest.lead.history), len(contest.candidates)
 
@@ -159,7 +159,7 @@ class _Steps:
         if self.bar.say is None:
             return
         lead, steps = self.contest.lead, self.contest.lead.n_steps * self.count
-        is_known = self.taken >= FEW_STEPS or not self.run.epoch_seconds
+        is_known = self.taken >= MIN_TIMED_STEPS or not self.run.epoch_seconds
         whole = (time.monotonic() - self.began) / self.taken * lead.n_steps if is_known else self.run.epoch_seconds
         left = self.contest.seconds_left([whole] * self.count, self.done + self.taken / steps)
         left = max(0.0, min(left, lead.clock.left()))

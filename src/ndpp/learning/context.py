@@ -5,7 +5,7 @@ same context share their weights, so that a value with its gradient takes two pa
 baskets is 0: a column tells how contexts differ, and cannot gain by mending w. Values with few baskets stay near 0.
 
 Each column is fitted alone, with the λ_f with which the validation baskets gain most. Then columns are added one by one, the one that gains
-most first, and kept if the validation baskets gain by ``CLEAR`` standard errors beyond the columns kept before it.
+most first, and kept if the validation baskets gain by ``MIN_GAIN_ERRORS`` standard errors beyond the columns kept before it.
 
 An update begins with the β⁰ of the law and learns what changes, β − β⁰, of all columns together, with one λ; it is kept by the same rule.
 """
@@ -13,7 +13,7 @@ An update begins with the β⁰ of the law and learns what changes, β − β⁰
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -23,14 +23,14 @@ from scipy.special import log_softmax
 from ndpp._stop import look
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp.baskets import Baskets
-from ndpp.baskets.weighted import context_of, weights_of
 from ndpp.errors import InvalidInputError
 from ndpp.laws.gate import Gain, Gate
+from ndpp.laws.law import Law
 from ndpp.learning.run import OutOfTime
 
-CLEAR = 2.0
+MIN_GAIN_ERRORS = 2.0
 """A column is kept if its gain exceeds this many standard errors."""
-TINY = 1e-6
+ROUNDING_GAIN = 1e-6
 """Gains that may be due to rounding."""
 STRENGTHS = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3)
 """λ, strongest first; the search ends where validation baskets no longer gain."""
@@ -38,7 +38,7 @@ MAX_LEVELS = 1000
 """Maximum number of values of a column."""
 MAX_ENTRIES = 2**25
 """Maximum number of entries of a table (128 MB); if not all baskets fit, a random sample of them is taken."""
-MOST_LOG = 80.0
+MAX_LOG_LIKELIHOOD = 80.0
 """Logarithms of entries are clipped to this: only components of negligible weight exceed it."""
 BLOCK = 512
 """Baskets whose weights are gathered at a time."""
@@ -48,24 +48,24 @@ STEPS, FTOL = 100, 1e-7
 
 def check_context(training: Baskets, held_out: Baskets | None) -> None:
     """Raise if context cannot be learned: too many values, or validation baskets without it."""
-    for name, words in context_of(training).items():
+    for name, words in training.context.items():
         if (n_values := len(np.unique(words))) > MAX_LEVELS:
             raise InvalidInputError(
                 f"has {n_values:,} different values of {name!r}, such as {str(words[0])!r}; at most {MAX_LEVELS:,} can be learned. "
                 "Put them into groups, such as hours for times",
                 argument="context",
             )
-    if held_out is not None and context_of(held_out).keys() != context_of(training).keys():
+    if held_out is not None and held_out.context.keys() != training.context.keys():
         raise InvalidInputError(
-            f"of validation baskets must have the columns {', '.join(context_of(training))}; it has "
-            f"{', '.join(context_of(held_out)) or 'none'}",
+            f"of validation baskets must have the columns {', '.join(training.context)}; it has "
+            f"{', '.join(held_out.context) or 'none'}",
             argument="context",
         )
 
 
-def learn_context(law: Any, training: Baskets, held_out: Baskets) -> tuple[Gate | None, tuple[Gain, ...]]:
+def learn_context(law: Law, training: Baskets, held_out: Baskets) -> tuple[Gate | None, tuple[Gain, ...]]:
     """Return how the weights of a mixture depend on the context of baskets, None if they do not, and what each column gained."""
-    values = {name: _in_order(words) for name, words in context_of(training).items()}
+    values = {name: _in_order(words) for name, words in training.context.items()}
     most = max(1, MAX_ENTRIES // len(law.weights))
     now, strengths, gains = dict[str, FloatArray](), dict[str, float](), dict[str, Gain]()
     try:
@@ -84,15 +84,16 @@ def learn_context(law: Any, training: Baskets, held_out: Baskets) -> tuple[Gate 
     return gate, tuple(gains.values())
 
 
-def relearn_context(law: Any, training: Baskets, held_out: Baskets) -> tuple[Gate, Gain | None]:
+def relearn_context(law: Law, training: Baskets, held_out: Baskets) -> tuple[Gate, Gain | None]:
     """Return the gate of a mixture after new baskets, new values included, and what that gained; the old one where it gains nothing.
 
     Changes have a mean of 0 over the new baskets, so a column of which these have one value says nothing. If no column says anything, the
     gain is None.
     """
-    gate: Gate = law.gate
-    told = {name: _in_order(context_of(training)[name]) for name in gate.levels if name in context_of(training)}
-    told = {name: words for name, words in told.items() if len(words) > 1 and name in context_of(held_out)}
+    gate = law.gate
+    assert gate is not None
+    told = {name: _in_order(training.context[name]) for name in gate.levels if name in training.context}
+    told = {name: words for name, words in told.items() if len(words) > 1 and name in held_out.context}
     if not told:
         return gate, None
     values = {name: tuple(dict.fromkeys([*gate.levels[name], *words])) for name, words in told.items()}
@@ -109,7 +110,7 @@ def relearn_context(law: Any, training: Baskets, held_out: Baskets) -> tuple[Gat
 
 
 def _at_most(most: int, baskets: Baskets) -> Baskets:
-    """Return the baskets, or if they are more, so many of them at random."""
+    """Return the baskets, or a random sample of ``most`` of them if there are more."""
     if len(baskets) <= most:
         return baskets
     return baskets[np.sort(np.random.default_rng(0).permutation(len(baskets))[:most])]
@@ -141,7 +142,10 @@ def _best(
         if best.strength is not None and gain <= (best.gain or 0.0):
             break
         error = float(np.sqrt(np.sum((share * (gains - gain)) ** 2)))
-        best, found = Gain(name, n_values, gain, error, gain > max(CLEAR * error, TINY), strength), shifts
+        best, found = (
+            Gain(name, n_values, gain, error, gain > max(MIN_GAIN_ERRORS * error, ROUNDING_GAIN), strength),
+            shifts,
+        )
     return found, best
 
 
@@ -158,7 +162,7 @@ class _Table(NamedTuple):
     base: Mapping[str, FloatArray] = {}
 
     @classmethod
-    def of(cls, law: Any, baskets: Baskets, values: Mapping[str, Sequence[str]]) -> Self:
+    def of(cls, law: Law, baskets: Baskets, values: Mapping[str, Sequence[str]]) -> Self:
         """Return the table of some baskets."""
         with np.errstate(divide="ignore"):
             log_weights = np.log(law.weights)
@@ -167,18 +171,20 @@ class _Table(NamedTuple):
             look()
             logs = law.component_log_probs(baskets[start : start + step])
             top = (logs + log_weights).max(axis=1, keepdims=True)
-            table[start : start + step] = np.exp((logs - np.where(top > -np.inf, top, np.inf)).clip(max=MOST_LOG))
-        counts, possible = weights_of(baskets), table.any(axis=1)
+            table[start : start + step] = np.exp(
+                (logs - np.where(top > -np.inf, top, np.inf)).clip(max=MAX_LOG_LIKELIHOOD)
+            )
+        counts, possible = baskets.weights, table.any(axis=1)
         table[~possible] = 1.0
         places = {name: {word: i for i, word in enumerate(words)} for name, words in values.items()}
         context = {
-            name: np.array([place.get(word, len(place)) for word in context_of(baskets)[name].tolist()], np.int64)
+            name: np.array([place.get(word, len(place)) for word in baskets.context[name].tolist()], np.int64)
             for name, place in places.items()
         }
         n_values = {name: len(place) for name, place in places.items()}
         return cls(log_weights, table, np.where(possible, 1.0 if counts is None else counts, 0.0), context, n_values)
 
-    def grouped(self, names: Sequence[str]) -> tuple[Any, IntArray]:
+    def grouped(self, names: Sequence[str]) -> tuple[sparse.csr_array, IntArray]:
         """Return which values each context has, as a sparse array (values of all columns, contexts) of ones, and that of each basket."""
         sizes = np.array([self.n_values[name] for name in names], np.int64)
         columns = np.stack([np.zeros(len(self.counts), np.int64), *(self.context[name] for name in names)])
@@ -190,7 +196,7 @@ class _Table(NamedTuple):
         where = rows, np.broadcast_to(which, numbers.shape)[known]
         return sparse.csr_array((np.ones(len(rows)), where), shape=shape), at.reshape(-1)
 
-    def weights(self, spread: Any, shifts: FloatArray) -> FloatArray:
+    def weights(self, spread: sparse.csr_array, shifts: FloatArray) -> FloatArray:
         """Return w_c(x) of each context."""
         return np.asarray(np.exp(log_softmax(self.log_weights + spread.T @ shifts, axis=1)))
 

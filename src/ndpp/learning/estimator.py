@@ -26,7 +26,7 @@ from ndpp.learning.models import (
     PopularityStart,
     TrainingStart,
 )
-from ndpp.learning.run import Run
+from ndpp.learning.run import TrainingRun
 from ndpp.learning.trainer import Objective
 
 DEFAULT_RANK = 200
@@ -94,7 +94,7 @@ class LowRankDPP(BasketModel[int, Parameters]):
         return f"rank {shape}"
 
     def _objectives(
-        self, shape: int, training: Baskets, held_out: Baskets, run: Run
+        self, shape: int, training: Baskets, held_out: Baskets, run: TrainingRun
     ) -> Mapping[str, Objective[Parameters]]:
         settings = (*self._penalties(), number(self.noise, "noise"), self.device, self._dtype())
         objective = KernelObjective(self._form(), self._start(), *settings, shape, training, held_out, run.seed)

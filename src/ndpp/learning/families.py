@@ -9,7 +9,7 @@ between families: with q_s(S_g) the probability of a non-empty set of items in s
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,10 +20,10 @@ from torch import Tensor
 from ndpp._stop import look
 from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
-from ndpp.baskets.weighted import WeightedBaskets, weights_of
+from ndpp.baskets.orders import Orders
 from ndpp.laws.patterns import Patterns
 from ndpp.learning import tied
-from ndpp.learning.batches import Batch, pack
+from ndpp.learning.batches import PackedBaskets, pack
 from ndpp.metrics.models import cosines
 
 MAX_FAMILY, N_STATES = 20, 6
@@ -42,7 +42,7 @@ def find_families(rng: np.random.Generator, baskets: Baskets) -> IntArray:
     """Return the family of each item, 0..F−1: average linkage of the cosines of items, in rounds that merge mutual best neighbours."""
     order = rng.permutation(len(baskets))
     baskets = baskets[np.sort(order[np.cumsum(baskets.sizes[order].astype(float) ** 2) <= MAX_PAIRS])]
-    likeness = cosines(baskets, extra=EXTRA, weights=weights_of(baskets))
+    likeness = cosines(baskets, extra=EXTRA, weights=baskets.weights)
     likeness.data[likeness.data < LEAST_LIKENESS / MAX_FAMILY] = 0.0
     likeness.eliminate_zeros()
     families = np.arange(baskets.n_items)
@@ -82,7 +82,7 @@ def find_patterns(rng: np.random.Generator, baskets: Baskets, families: IntArray
     odds = np.zeros((len(families), N_STATES))
     odds[:, 0] = 1.0
     plain = Patterns(families, states, odds, len(sizes))
-    columns, several, weights = baskets.to_csr().tocsc(), plain.members[n_single:], weights_of(baskets)
+    columns, several, weights = baskets.to_csr().tocsc(), plain.members[n_single:], baskets.weights
     for size in np.unique(sizes[sizes > 1]):
         group = np.array([members for members in several if len(members) == size])
         counts = np.diff(columns.indptr)[group].sum(axis=1)
@@ -94,7 +94,9 @@ def find_patterns(rng: np.random.Generator, baskets: Baskets, families: IntArray
     return plain.with_odds(odds)
 
 
-def _sets(rng: np.random.Generator, columns: Any, group: IntArray) -> tuple[FloatArray, IntArray, IntArray]:
+def _sets(
+    rng: np.random.Generator, columns: sparse.csc_array, group: IntArray
+) -> tuple[FloatArray, IntArray, IntArray]:
     """Return the non-empty sets of families of one size in baskets, the CSC array ``columns``, as rows of zeros and ones.
 
     Their families and their baskets come with them. ``group`` (families, size) holds the items. Families of more than ``MAX_SETS`` sets
@@ -146,10 +148,10 @@ def _untruncated(mean: FloatArray) -> FloatArray:
     return theta
 
 
-class FamilyBatch(NamedTuple):
+class PackedFamilies(NamedTuple):
     """Touched families as baskets, and, for pairs of a basket and a family of several items, log q of the set in each state."""
 
-    families: Batch
+    families: PackedBaskets
     owner: Tensor
     family: Tensor
     log_q: Tensor
@@ -173,20 +175,20 @@ class FamilyData(NamedTuple):
     def of(cls, patterns: Patterns | None, baskets: Baskets) -> FamilyData:
         """Return the data of many baskets; families of one item must come first. Without patterns every item is one."""
         if patterns is None:
-            nothing = np.zeros(0, np.int64)
-            return cls(baskets, baskets.n_items, np.zeros(len(baskets) + 1, np.int64), nothing, np.zeros((0, 1)))
+            nothing, items = np.zeros(0, np.int64), Orders(baskets, weights=baskets.weights)
+            return cls(items, baskets.n_items, np.zeros(len(baskets) + 1, np.int64), nothing, np.zeros((0, 1)))
         touched = patterns.touched(baskets)
         n_single = int((np.bincount(patterns.families, minlength=patterns.n_families) == 1).sum())
         ends = np.cumsum(np.bincount(touched.baskets, minlength=len(baskets)))
         families = Baskets._trusted(np.concatenate([[0], ends]), touched.families, patterns.n_families, None)
-        families = WeightedBaskets.of(families, weights_of(baskets))
+        families = Orders(families, weights=baskets.weights)
         several = touched.families >= n_single
         own, log_q = touched.families[several], touched.sums(patterns.log_odds)[several]
         log_q -= np.log(np.expm1(patterns.log_totals))[patterns.slots[own]]
         first = np.searchsorted(touched.baskets[several], np.arange(len(baskets) + 1))
         return cls(families, n_single, first, own - n_single, log_q)
 
-    def pack(self, which: IntArray, like: Tensor) -> FamilyBatch:
+    def pack(self, which: IntArray, like: Tensor) -> PackedFamilies:
         """Return some of the baskets as a batch on the device of ``like``."""
         order = which[np.argsort(self.touched.sizes[which], kind="stable")]
         families = pack(self.touched, order, device=like.device, multiple=tied.MULTIPLE)
@@ -194,11 +196,11 @@ class FamilyData(NamedTuple):
         rows = np.repeat(self.first[order] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
         owner = torch.from_numpy(np.repeat(np.arange(len(order)), counts)).to(like.device)
         family, log_q = (torch.from_numpy(array[rows]).to(like.device) for array in (self.family, self.log_q))
-        return FamilyBatch(families, owner, family, log_q.to(like.dtype))
+        return PackedFamilies(families, owner, family, log_q.to(like.dtype))
 
     def states(self, patterns: Patterns) -> Baskets:
         """Return the baskets as sets of states: of each family that is touched, the one in which its items are most probable."""
         ids = self.touched.indices.copy()
         ids[ids >= self.n_single] = self.n_single + self.family * self.n_states + self.log_q.argmax(axis=1)
         made = Baskets._trusted(self.touched.indptr.copy(), ids, len(patterns.states), None)
-        return WeightedBaskets.of(made, weights_of(self.touched))
+        return Orders(made, weights=self.touched.weights)

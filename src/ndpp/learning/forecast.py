@@ -11,14 +11,14 @@ from ndpp._types import IntArray
 from ndpp.errors import PrecisionError
 from ndpp.learning.batches import shuffled
 from ndpp.learning.contest import PILOT, duration
-from ndpp.learning.run import Run
+from ndpp.learning.run import TrainingRun
 from ndpp.learning.trainer import Objective, P, Trainer, TrainingSettings
 
 TIMED = 4
 """Steps that are timed, after one that is not; the expensive step of a mixture is one in four."""
 FINISHING = 3.0
 """Evaluations of the validation baskets that take as long as what comes after training: normalisers in double precision, and the file."""
-LESS = "it fits as well or worse, more so in large catalogues"
+COST_OF_LESS_RANK = "it fits as well or worse, more so in large catalogues"
 """What a smaller rank costs, as far as it was measured (docs/fitting.md)."""
 WORTH_ASKING = 10.0
 """Seconds of training below which a smaller rank is not considered."""
@@ -82,7 +82,7 @@ def _step_seconds(trainer: Trainer[P], which: IntArray) -> float:
 
 
 def lines(
-    found: Forecast, objective: Objective[P], settings: TrainingSettings, run: Run, done: int, n_items: int
+    found: Forecast, objective: Objective[P], settings: TrainingSettings, run: TrainingRun, done: int, n_items: int
 ) -> Iterator[str]:
     """Yield lines on how long training takes, and on how long it would with a smaller rank."""
     total, epochs = found.total(settings, done), settings.max_epochs - done
@@ -106,5 +106,5 @@ def lines(
     if less.total(settings, done) < WORTH_SAYING * total:
         before = objective.n_baskets
         lost = before - narrow.n_baskets
-        cost = f"it would drop {lost:,} of {before:,} baskets, which are larger" if lost else LESS
+        cost = f"it would drop {lost:,} of {before:,} baskets, which are larger" if lost else COST_OF_LESS_RANK
         yield f"with rank {narrow.rank} at most about {duration(less.total(settings, done))}; {cost}"

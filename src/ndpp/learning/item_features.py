@@ -15,8 +15,8 @@ from ndpp._validation import check_matrix
 from ndpp.errors import InvalidInputError
 
 ARGUMENT = "item_features"
-ENOUGH = 20.0
-"""An item that occurs so often begins half-way between what its features say and what its baskets say."""
+HALFWAY_COUNT = 20.0
+"""An item that occurs this often begins half-way between what its features say and what its baskets say."""
 
 
 def read_features(value: Any, labels: tuple[str, ...] | None, n_items: int) -> FloatArray:
@@ -50,9 +50,9 @@ def scale_of(features: FloatArray) -> float:
 def regressed(features: Tensor, rows: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
     """Return the matrix M that fits rows by features M, and free parts: what is left of the rows, less of it the rarer an item is.
 
-    Rows are weighted by how much their ``counts`` of occurrences tell beside ``ENOUGH`` others, and M is penalised as one row is.
+    Rows are weighted by how much their ``counts`` of occurrences tell beside ``HALFWAY_COUNT`` others, and M is penalised as one row is.
     """
-    F, Y, weights = features.double(), rows.double(), (counts / (counts + ENOUGH)).double()[:, None]
+    F, Y, weights = features.double(), rows.double(), (counts / (counts + HALFWAY_COUNT)).double()[:, None]
     system = F.T @ (weights * F) + torch.eye(F.shape[1], dtype=F.dtype, device=F.device)
     M = torch.linalg.solve(system, F.T @ (weights * Y))
     return M.to(rows.dtype).contiguous(), (weights * (Y - F @ M)).to(rows.dtype).contiguous()  # Adam goes by memory

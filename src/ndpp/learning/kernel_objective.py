@@ -28,9 +28,8 @@ from torch import Tensor
 
 from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
-from ndpp.baskets.weighted import total_weight, weights_of
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.learning.batches import Batch, evaluated, pack
+from ndpp.learning.batches import PackedBaskets, evaluated, pack
 from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.models import KernelForm, Parameters, TrainingStart, inner_matrix
 from ndpp.learning.trainer import Loss, Objective, chance_of_some, clone
@@ -67,7 +66,7 @@ class KernelObjective(Objective[Parameters]):
     seed: int
 
     def __post_init__(self) -> None:
-        counts, total = occurrences(self.training, weights_of(self.training)), total_weight(self.training)
+        counts, total = occurrences(self.training, self.training.weights), self.training.total_weight
         scale = self.init.scale(counts, total)
         rng, mean_size = np.random.default_rng([self.seed, 1]), float(counts.sum() / total)
         self.start = Parameters(*map(self._tensor, self.init.parameters(rng, self.form, scale, self.rank, mean_size)))
@@ -81,13 +80,13 @@ class KernelObjective(Objective[Parameters]):
         self.rates, self.n_baskets = (1.0, self.form.skew_rate), len(self.training)
         self.generator = torch.Generator(device=self.start.X.device).manual_seed(self.seed)
         self.deviations: Tensor | None = None
-        self.validation_weights = weights_of(self.validation)
+        self.validation_weights = self.validation.weights
         self.nonempty = bool(self.training.sizes.all() and self.validation.sizes.all())
 
     def _tensor(self, values: FloatArray | Tensor) -> Tensor:
         return torch.as_tensor(values).to(self.device, self.dtype).contiguous()
 
-    def at(self, parameters: Parameters, batch: Batch, *, noise: Tensor | None = None) -> Loss[Parameters]:
+    def at(self, parameters: Parameters, batch: PackedBaskets, *, noise: Tensor | None = None) -> Loss[Parameters]:
         """Return the loss and its gradient at x̂_i or, with ``noise`` of relative scale r_i, at (x̂_i + noise)/√(1 + r_i²).
 
         The noise may be in single precision.
@@ -121,7 +120,7 @@ class KernelObjective(Objective[Parameters]):
 
         return evaluated(self.validation.sizes, log_probs)
 
-    def _log_dets(self, X: Tensor, A: Tensor, batch: Batch) -> Tensor:
+    def _log_dets(self, X: Tensor, A: Tensor, batch: PackedBaskets) -> Tensor:
         """Return log det L_Y of each basket, in the order of the batch."""
         shifts = self._log_scales(batch)
         n_empty = batch.n_baskets - sum(m for _, m, _ in batch.blocks)
@@ -148,7 +147,7 @@ class KernelObjective(Objective[Parameters]):
         return log_z + chance.log(), in_X.div_(chance), in_A.div_(chance)
 
     def log_dets_gradient(
-        self, X: Tensor, A: Tensor, batch: Batch, *, jitter: float = JITTER
+        self, X: Tensor, A: Tensor, batch: PackedBaskets, *, jitter: float = JITTER
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return Σ_Y log det(G + jitter I) over the batch, weighted, and its gradients, without the constant row scales."""
         h, rows, weights = self.n_sym, _rows(X, batch), batch.entry_weights()
@@ -170,11 +169,11 @@ class KernelObjective(Objective[Parameters]):
         in_X = X.new_zeros(len(X) + batch.padded, X.shape[1]).index_add_(0, batch.items, torch.cat([SV, TB @ A], 1))
         return total, in_X[: len(X)], -(rows[:, h:].T @ TB) / 2
 
-    def _log_scales(self, batch: Batch) -> Tensor:
+    def _log_scales(self, batch: PackedBaskets) -> Tensor:
         """Return 2 log s_i of each entry of the batch in double precision, and zero for padding."""
         return 2 * torch.log(F.pad(self.scale, (0, 1), value=1.0)[batch.items].double())
 
-    def _minors(self, rows: Tensor, A: Tensor, batch: Batch, jitter: float) -> Iterator[tuple[slice, Tensor]]:
+    def _minors(self, rows: Tensor, A: Tensor, batch: PackedBaskets, jitter: float) -> Iterator[tuple[slice, Tensor]]:
         """Yield the place of the baskets of each size in the batch, and their G + jitter I in double precision; padding is an identity."""
         right = torch.cat([rows[:, : self.n_sym], rows[:, self.n_sym :] @ A], 1)
         for start, m, k in batch.blocks:
@@ -256,6 +255,6 @@ class KernelObjective(Objective[Parameters]):
         self.generator.set_state(saved.tensors["generator"])
 
 
-def _rows(X: Tensor, batch: Batch) -> Tensor:
+def _rows(X: Tensor, batch: PackedBaskets) -> Tensor:
     """Return the rows of X̂ for each entry of the batch, of zeros for padding."""
     return (F.pad(X, (0, 0, 0, 1)) if batch.padded else X)[batch.items]

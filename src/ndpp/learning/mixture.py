@@ -14,7 +14,7 @@ import torch
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import by_name, check_count
 from ndpp.baskets import Baskets
-from ndpp.baskets.weighted import WeightedBaskets, weights_of
+from ndpp.baskets.orders import Orders
 from ndpp.errors import InvalidInputError
 from ndpp.laws.gate import Gain
 from ndpp.laws.patterns import Patterns
@@ -27,23 +27,23 @@ from ndpp.learning.families import FamilyData, find_families, find_patterns
 from ndpp.learning.forecast import Forecast
 from ndpp.learning.item_features import read_features, regressed, scale_of
 from ndpp.learning.mixture_objective import PATTERNS, MixtureObjective, pattern_tensors
-from ndpp.learning.run import OutOfTime, Run
-from ndpp.learning.tied import Components
+from ndpp.learning.run import OutOfTime, TrainingRun
+from ndpp.learning.tied import MixtureParameters
 from ndpp.learning.trainer import Trainer
 from ndpp.metrics.models import occurrences
 
 OCCURRENCES, MAX_COMPONENTS, MAX_RANK, MAX_FACTORS = 150, 400, 128, 48
-"""By default a component for so many occurrences of items, and at most so many components, columns of ties, and factors."""
+"""By default there is a component for this many occurrences of items; maximum numbers of components, columns of ties, and factors."""
 TRIAL = {"cpu": 500, "cuda": 50_000}
 """Items of the catalogue on which steps are timed: seconds of work, and on a GPU enough of it."""
 FAMILIES_SHARE, START_SHARE = 0.15, 0.3
 """Shares of the minutes that training may take after which the search for families is given up, and that for classes ends."""
-PLAIN = 0.05
+MAX_CLOSE_CALL = 0.05
 """Relative difference of log-likelihoods that decides at once whether families are used; below it, both are trained for some epochs."""
 
 
 @estimator
-class MixtureNDPP(BasketModel[Shape, Components]):
+class MixtureNDPP(BasketModel[Shape, MixtureParameters]):
     """A mixture of shopping missions whose items are tied by one skew kernel: see :class:`ndpp.Mixture`.
 
     Each mission c has its own log-odds of the items, log Δ_ci = b_i + a_c + u_i·z_c, and all share the ties X:
@@ -116,7 +116,7 @@ class MixtureNDPP(BasketModel[Shape, Components]):
         if self.item_features is not None:
             read_features(self.item_features, baskets.labels, baskets.n_items)  # raises early
         root = math.sqrt(baskets.n_items)
-        n_occurrences = occurrences(baskets, weights_of(baskets)).sum()
+        n_occurrences = occurrences(baskets, baskets.weights).sum()
         n_missions = min(MAX_COMPONENTS, max(1, int(n_occurrences // OCCURRENCES)))
         if self.n_missions is not None:
             n_missions = check_count(self.n_missions, "n_missions", least=1)
@@ -152,22 +152,26 @@ class MixtureNDPP(BasketModel[Shape, Components]):
     def _described(self, shape: Shape) -> str:
         return f"{shape.n_missions} missions, ties of rank {shape.rank}"
 
-    def _trial(self, shape: Shape, training: Baskets, held_out: Baskets, run: Run) -> tuple[MixtureObjective, Forecast]:
+    def _trial(
+        self, shape: Shape, training: Baskets, held_out: Baskets, run: TrainingRun
+    ) -> tuple[MixtureObjective, Forecast]:
         """Return an objective over at most ``TRIAL`` items, as some of which all others are counted, without any classes to begin with."""
         n, rng = min(TRIAL[torch.device(self.device).type], training.n_items), np.random.default_rng(0)
         r, C = shape.n_factors, shape.n_missions
         values = [0.01 * rng.standard_normal(size) for size in ((n,), (n, r), (n, shape.rank), (C, r), (C,), (C,))]
         values[0] += math.log(max(1.0, float(training.sizes.mean())) / training.n_items)
-        folded = [Baskets._trusted(part.indptr, part.indices % n, n, None) for part in (training, held_out)]
-        own = map(weights_of, (training, held_out))
-        data, judged = (FamilyData.of(None, part) for part in map(WeightedBaskets.of, folded, own))
+        folded = (
+            Orders(Baskets._trusted(part.indptr, part.indices % n, n, None, None), weights=part.weights)
+            for part in (training, held_out)
+        )
+        data, judged = (FamilyData.of(None, part) for part in folded)
         saved = {} if run.saved is None else run.saved.candidates()
         pilots = len(saved) or (2 if isinstance(self.families, str) else 1)
         seconds = 0.0 if saved else pilots * seconds_of_start(training, held_out, shape)
         return self._objective(None, data, judged, values, is_trial=True), Forecast(0.0, 0.0, seconds, pilots)
 
     def _objectives(
-        self, shape: Shape, training: Baskets, held_out: Baskets, run: Run
+        self, shape: Shape, training: Baskets, held_out: Baskets, run: TrainingRun
     ) -> Mapping[str, MixtureObjective]:
         """Return the objectives over items, over families, or both; what a checkpoint has is not sought again."""
         saved = {} if run.saved is None else run.saved.candidates()
@@ -175,7 +179,7 @@ class MixtureNDPP(BasketModel[Shape, Components]):
         for name, part in saved.items():
             patterns = _saved_patterns(part) if name == "families" else None
             data, judged = (FamilyData.of(patterns, one) for one in (training, held_out))
-            goals[name] = self._objective(patterns, data, judged, part.named("now", Components._fields))
+            goals[name] = self._objective(patterns, data, judged, part.named("now", MixtureParameters._fields))
         if goals:
             return goals
         found = self._patterns(training, run)
@@ -185,7 +189,7 @@ class MixtureNDPP(BasketModel[Shape, Components]):
         return _likely(goals, run)
 
     def _begun(
-        self, patterns: Patterns | None, shape: Shape, training: Baskets, held_out: Baskets, run: Run
+        self, patterns: Patterns | None, shape: Shape, training: Baskets, held_out: Baskets, run: TrainingRun
     ) -> MixtureObjective:
         """Return the objective of a mixture over families, or over items if there are no patterns, with classes to begin with."""
         data, judged = (FamilyData.of(patterns, baskets) for baskets in (training, held_out))
@@ -204,7 +208,7 @@ class MixtureNDPP(BasketModel[Shape, Components]):
         *,
         is_trial: bool = False,
     ) -> MixtureObjective:
-        begin = Components(*(torch.as_tensor(one).to(self.device, self._dtype()).contiguous() for one in values))
+        begin = MixtureParameters(*(torch.as_tensor(one).to(self.device, self._dtype()).contiguous() for one in values))
         begin = begin._replace(X=begin.X[: data.touched.n_items].clone())
         begin = begin._replace(in_factors=begin.in_factors.to(begin.X), in_X=begin.in_X.to(begin.X))
         if self.item_features is None or is_trial:
@@ -226,7 +230,7 @@ class MixtureNDPP(BasketModel[Shape, Components]):
             )
         return MixtureObjective(patterns, self._penalties(), begin, data, judged, features)
 
-    def _patterns(self, baskets: Baskets, run: Run) -> Patterns | None:
+    def _patterns(self, baskets: Baskets, run: TrainingRun) -> Patterns | None:
         """Return families and their states; None if there are none, or no time to find them."""
         if self.families is None:
             return None
@@ -274,7 +278,7 @@ class MixtureNDPP(BasketModel[Shape, Components]):
             self.law_ = self.law_.with_context(gate.levels, gate.shifts)
         return gains
 
-    def _keep(self, trained: Trainer[Components]) -> None:
+    def _keep(self, trained: Trainer[MixtureParameters]) -> None:
         super()._keep(trained)
         assert isinstance(trained.objective, MixtureObjective)
         self.penalties_ = tuple(trained.objective.penalties)
@@ -293,7 +297,7 @@ def _saved_patterns(saved: Checkpoint) -> Patterns | None:
     return Patterns(families, states, odds, int(families.max()) + 1)
 
 
-def _likely(candidates: dict[str, MixtureObjective], run: Run) -> dict[str, MixtureObjective]:
+def _likely(candidates: dict[str, MixtureObjective], run: TrainingRun) -> dict[str, MixtureObjective]:
     """Return the candidate under which the validation baskets are more probable, if that is plain or time is short, or else all of them."""
     if len(candidates) == 1:
         return candidates
@@ -301,7 +305,7 @@ def _likely(candidates: dict[str, MixtureObjective], run: Run) -> dict[str, Mixt
         return dict(list(candidates.items())[:1])
     values = {name: goal.validated(goal.start) for name, goal in candidates.items()}
     best = max(values, key=lambda name: values[name])
-    is_plain = values[best] - min(values.values()) >= PLAIN * abs(values[best])
+    is_plain = values[best] - min(values.values()) >= MAX_CLOSE_CALL * abs(values[best])
     if is_plain or 2 * PILOT * run.epoch_seconds * len(values) > run.clock.left():
         return {best: candidates[best]}
     return candidates

@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ndpp._types import FloatArray, IntArray
-from ndpp.baskets.weighted import total_weight, weights_of
 from ndpp.laws.families import FamilyMixture
 from ndpp.laws.feature_map import FeatureMap
 from ndpp.laws.mixture import Mixture
@@ -21,8 +20,8 @@ from ndpp.laws.patterns import Patterns
 from ndpp.learning import tied
 from ndpp.learning.batches import evaluated
 from ndpp.learning.checkpoint import Checkpoint
-from ndpp.learning.families import FamilyBatch, FamilyData
-from ndpp.learning.tied import Components, Expansion, Sums
+from ndpp.learning.families import FamilyData, PackedFamilies
+from ndpp.learning.tied import Expansion, MixtureParameters, Sums
 from ndpp.learning.trainer import Loss, Objective, chance_of_some
 
 PATTERNS = "families", "states", "odds"
@@ -41,7 +40,7 @@ def pattern_tensors(patterns: Patterns) -> dict[str, Tensor]:
 
 
 @dataclass(eq=False)
-class MixtureObjective(Objective[Components]):
+class MixtureObjective(Objective[MixtureParameters]):
     """−mean log P and penalties on u and X, which follow the validation baskets: ``least`` are the lowest, ``penalties`` those in force.
 
     With ``features``, those of states and of what is tied, u and X are free parts beside the features, and penalties are on these.
@@ -55,7 +54,7 @@ class MixtureObjective(Objective[Components]):
 
     patterns: Patterns | None
     least: Sequence[float]
-    start: Components
+    start: MixtureParameters
     training: FamilyData
     validation: FamilyData
     features: tuple[Tensor, Tensor] | None = None
@@ -69,18 +68,18 @@ class MixtureObjective(Objective[Components]):
             self.rates = (*self.rates[:-2], *rates)
         self.rank = self.start.X.shape[1]
         self.expansion: tuple[int, Expansion] | None = None
-        self.total, self.validation_weights = total_weight(self.training.touched), weights_of(self.validation.touched)
+        self.total, self.validation_weights = self.training.touched.total_weight, self.validation.touched.weights
         self.nonempty = all(part.touched.sizes.all() for part in (self.training, self.validation))
         self.sums: Sums | None = None
 
-    def whole(self, at: Components) -> Components:
+    def whole(self, at: MixtureParameters) -> MixtureParameters:
         """Return the parameters with u and X as they are with their features, and no more features to add."""
         if self.features is None or not at.in_X.numel():
             return at
         factors, X = at.factors + self.features[0] @ at.in_factors, at.X + self.features[1] @ at.in_X
         return at._replace(factors=factors, X=X, in_factors=at.in_factors[:0], in_X=at.in_X[:0])
 
-    def log_odds(self, at: Components, which: Tensor) -> Tensor:
+    def log_odds(self, at: MixtureParameters, which: Tensor) -> Tensor:
         """Return the log-odds (C, m) of m families, their ids ascending."""
         if self.patterns is None:
             return at.log_odds(which)
@@ -90,7 +89,7 @@ class MixtureObjective(Objective[Components]):
         own = at.log_odds(states).reshape(len(at.missions), -1, n_states)
         return torch.cat([at.log_odds(which[which < n]), own.logsumexp(2)], 1)
 
-    def normalizers(self, at: Components, ties: Expansion) -> tuple[Tensor, Tensor]:
+    def normalizers(self, at: MixtureParameters, ties: Expansion) -> tuple[Tensor, Tensor]:
         """Return log Z_c near an expansion (C,), in double precision, and their slopes in the log-odds of the states (C, M)."""
         n, n_states, (C, M) = self.training.n_single, self.training.n_states, (len(at.missions), len(at.bias))
         log_z, slopes = ties.level.clone(), at.bias.new_empty(C, M)
@@ -109,7 +108,7 @@ class MixtureObjective(Objective[Components]):
                 )
         return log_z, slopes
 
-    def batch_log_probs(self, at: Components, log_z: Tensor, batch: FamilyBatch) -> Tensor:
+    def batch_log_probs(self, at: MixtureParameters, log_z: Tensor, batch: PackedFamilies) -> Tensor:
         """Return log P of each basket of a batch, in its order. Families of several items have no log-odds of their own, but states."""
         if self.nonempty:
             log_z = log_z + chance_of_some(log_z).log()
@@ -123,23 +122,23 @@ class MixtureObjective(Objective[Components]):
         extra = own.new_zeros(batch.families.n_baskets, n_components).index_add(0, batch.owner, own)
         return tied.log_probs(at._replace(bias=missing[0], factors=missing[1]), log_z, batch.families, extra)
 
-    def begin_epoch(self, now: Components) -> None:
+    def begin_epoch(self, now: MixtureParameters) -> None:
         """Drop the expansion, as after a restart."""
         self.expansion = None
 
-    def loss(self, at: Components, which: IntArray, step: int) -> Loss[Components]:
+    def loss(self, at: MixtureParameters, which: IntArray, step: int) -> Loss[MixtureParameters]:
         """Return the mean of −log P over a batch, with penalties and half an occurrence of each item, and its gradient."""
         free, at = at, self.whole(at)
         ties = self._expanded(at, step)
         log_z, slopes = self.normalizers(at, ties)
-        leaves = Components(*(tensor.detach().requires_grad_() for tensor in at))
+        leaves = MixtureParameters(*(tensor.detach().requires_grad_() for tensor in at))
         log_z.requires_grad_()
         batch = self.training.pack(which, at.X)
         log_probs, weights = self.batch_log_probs(leaves, log_z, batch), batch.families.weights
         likelihood = log_probs.mean() if weights is None else (weights * log_probs).mean()
         *found, in_z = torch.autograd.grad(-likelihood, (*leaves, log_z), materialize_grads=True)
         gradient, in_z = (
-            Components(*(one.contiguous() for one in found)),
+            MixtureParameters(*(one.contiguous() for one in found)),
             in_z.to(slopes.dtype),
         )  # some are columns of a table
         # What depends on all items, by hand. Half an occurrence in one basket more: without it an item that never occurs would
@@ -168,7 +167,7 @@ class MixtureObjective(Objective[Components]):
         gradient.X.add_(X, alpha=2 * second / n)
         return Loss(prior / n + of_ties - likelihood.detach(), gradient)
 
-    def _expanded(self, at: Components, step: int) -> Expansion:
+    def _expanded(self, at: MixtureParameters, step: int) -> Expansion:
         """Return the expansion of the ties' normalisers, renewed every few steps."""
         log_odds = partial(self.log_odds, at)
         if self.expansion is None:
@@ -178,21 +177,21 @@ class MixtureObjective(Objective[Components]):
             self.expansion = step, self.expansion[1]
         return self.expansion[1]
 
-    def log_probs(self, parameters: Components) -> FloatArray:
+    def log_probs(self, parameters: MixtureParameters) -> FloatArray:
         """Return log P of each validation basket."""
         parameters = self.whole(parameters)
         with torch.no_grad():
             self.sums = Sums.of(parameters, partial(self.log_odds, parameters))
         return self._log_probs(parameters, self.sums.log_normalizers())
 
-    def _log_probs(self, at: Components, log_z: Tensor) -> FloatArray:
+    def _log_probs(self, at: MixtureParameters, log_z: Tensor) -> FloatArray:
         judged = self.validation
         with torch.no_grad():
             return evaluated(
                 judged.touched.sizes, lambda which: self.batch_log_probs(at, log_z, judged.pack(which, at.X))
             )
 
-    def adapt(self, mean: Components, value: float) -> None:
+    def adapt(self, mean: MixtureParameters, value: float) -> None:
         """Raise the penalties of u and of X that should be smaller, and lower the others; ``value`` is what :meth:`log_probs` came to."""
         assert self.sums is not None
         mean = self.whole(mean)
@@ -202,7 +201,7 @@ class MixtureObjective(Objective[Components]):
             better = np.average(smaller, weights=self.validation_weights) > value
             self.penalties[i] = max(self.least[i], self.penalties[i] * (RAISE if better else 1 / RAISE))
 
-    def law(self, parameters: Components, labels: tuple[str, ...] | None) -> Mixture:
+    def law(self, parameters: MixtureParameters, labels: tuple[str, ...] | None) -> Mixture:
         """Return the mixture. With families, what is learned are the odds of all non-empty sets of each state."""
         own, (odds, X, W, weights) = self.patterns, self.whole(parameters).arrays()
         if own is not None:
@@ -210,9 +209,9 @@ class MixtureObjective(Objective[Components]):
             return FamilyMixture(odds, own.odds, own.families, own.states, X, W, weights, labels=labels)
         return Mixture.tied(odds, X, W, weights, labels=labels)
 
-    def feature_map(self, parameters: Components, scale: float) -> FeatureMap:
+    def feature_map(self, parameters: MixtureParameters, scale: float) -> FeatureMap:
         """Return what the features of an item, whose unit here is ``scale``, make of its ties and log-odds."""
-        exact = Components(*(tensor.detach().cpu().double() for tensor in parameters))
+        exact = MixtureParameters(*(tensor.detach().cpu().double() for tensor in parameters))
         odds = torch.cat([exact.in_factors @ exact.missions.T / scale, exact.levels[None]])
         return FeatureMap((exact.in_X / scale).numpy(), odds.numpy())
 

@@ -14,7 +14,7 @@ from ndpp._stop import stopping
 from ndpp.learning import checkpoint
 from ndpp.learning.checkpoint import Checkpoint
 
-SILENCE = 10.0
+MAX_SILENCE = 10.0
 """Seconds after which work that goes on says so."""
 
 
@@ -23,7 +23,7 @@ class OutOfTime(Exception):
 
 
 @dataclass
-class Clock:
+class Deadline:
     """The time for training: ``limit`` seconds from ``began`` on, of which ``reserve`` are for what comes after the last step."""
 
     limit: float = float("inf")
@@ -41,11 +41,11 @@ class Clock:
 
 
 @dataclass
-class Run:
+class TrainingRun:
     """What all stages of one call of ``fit`` share."""
 
     seed: int
-    clock: Clock = field(default_factory=Clock)
+    clock: Deadline = field(default_factory=Deadline)
     progress: bool | Callable[[str], None] = False
     path: str | os.PathLike[str] | None = None
     made_with: Mapping[str, Any] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Run:
 
     def tick(self, line: str) -> None:
         """Say a line if nothing was said for a while."""
-        if time.monotonic() > self.spoke + SILENCE:
+        if time.monotonic() > self.spoke + MAX_SILENCE:
             self.say(line)
 
     def keep(self, state: Checkpoint) -> None:

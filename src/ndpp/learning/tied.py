@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ndpp._types import FloatArray
-from ndpp.learning.batches import Batch
+from ndpp.learning.batches import PackedBaskets
 from ndpp.learning.trainer import chance_of_some
 
 MULTIPLE = 4
@@ -29,7 +29,7 @@ MULTIPLE = 4
 CHUNK = {"cpu": 2**22, "cuda": 2**28}
 """Products of columns of X, for some of the items, that are in memory at a time."""
 COVERED, TURNS = 0.97, 8
-"""Share of the traces of the M_c that is renewed every time, by the items that matter most; the others are renewed in so many turns."""
+"""Share of the traces of the M_c that is renewed every time, by the items that matter most; the others take this many turns."""
 LEAST_HEAD, MOST_HEAD, HEAD_SHARE = 1000, 4000, 16
 """Fewest items that are renewed every time, and most, unless there are ``HEAD_SHARE`` times as many."""
 
@@ -37,7 +37,7 @@ LogOdds = Callable[[Tensor], Tensor]
 """Returns the log-odds (C, m) of some of what is tied, m ids in ascending order."""
 
 
-class Components(NamedTuple):
+class MixtureParameters(NamedTuple):
     """What is trained: b (n,), u (n, r), X (n, d), z (C, r), a (C,), and log π (C,) up to a constant.
 
     If items have f features, u and X are those that ``in_factors`` (f, r) and ``in_X`` (f, d) times the features are added to. Checkpoints
@@ -59,7 +59,7 @@ class Components(NamedTuple):
 
     def arrays(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Return Δ, X, W and π in double precision."""
-        exact = Components(*(tensor.detach().cpu().double() for tensor in self))
+        exact = MixtureParameters(*(tensor.detach().cpu().double() for tensor in self))
         W = skew_pairs(exact.X.shape[1], exact.X.device)
         return exact.log_odds().exp().numpy(), exact.X.numpy(), W.numpy(), exact.shares.softmax(0).numpy()
 
@@ -74,7 +74,7 @@ class Expansion:
     slopes, of the time when it was. ``level`` (C,) is t_c − Σ_i (slope in p_ci) p_ci there, so that t_c = ``level`` + Σ_i (slope) p_ci.
     """
 
-    def __init__(self, parameters: Components, log_odds: LogOdds, nonempty: bool = False) -> None:
+    def __init__(self, parameters: MixtureParameters, log_odds: LogOdds, nonempty: bool = False) -> None:
         X, C, self.nonempty = parameters.X, len(parameters.missions), nonempty
         self.X, self.in_X, self.curvature = X.clone(), torch.empty_like(X), torch.empty_like(X[:, :1])
         self.in_p = X.new_empty(C, len(X))
@@ -83,13 +83,13 @@ class Expansion:
         self.offsets, self.free = X.new_empty(2, len(self.parts), C, dtype=torch.float64)
         self._renew(parameters, log_odds, range(len(self.parts)))
 
-    def renew(self, parameters: Components, log_odds: LogOdds) -> None:
+    def renew(self, parameters: MixtureParameters, log_odds: LogOdds) -> None:
         """Move to these parameters for the first part of the items, and for the next one in turn."""
         own = [1 + self.turn] if len(self.parts) > 1 else []
         self._renew(parameters, log_odds, [0, *own])
         self.turn = (self.turn + 1) % max(1, len(self.parts) - 1)
 
-    def _renew(self, parameters: Components, log_odds: LogOdds, parts: Sequence[int]) -> None:
+    def _renew(self, parameters: MixtureParameters, log_odds: LogOdds, parts: Sequence[int]) -> None:
         with torch.no_grad():
             shares, chances = parameters.shares.softmax(0)[:, None], {}
             for part in parts:
@@ -124,7 +124,7 @@ class Expansion:
         return ((gradient + self.in_X) * move).sum() / 2, gradient
 
 
-def _parts(parameters: Components, log_odds: LogOdds) -> list[Tensor]:
+def _parts(parameters: MixtureParameters, log_odds: LogOdds) -> list[Tensor]:
     """Return ids of the items that matter most to the M_c, and of the others in ``TURNS`` parts, all ascending."""
     n, device = len(parameters.X), parameters.X.device
     if n <= LEAST_HEAD:
@@ -147,7 +147,7 @@ class Sums(NamedTuple):
     d: int
 
     @classmethod
-    def of(cls, parameters: Components, log_odds: LogOdds) -> Sums:
+    def of(cls, parameters: MixtureParameters, log_odds: LogOdds) -> Sums:
         """Return them, some items at a time."""
         X, C = parameters.X, len(parameters.missions)
         free = torch.zeros(C, dtype=torch.float64, device=X.device)
@@ -163,7 +163,9 @@ class Sums(NamedTuple):
         return self.free + _log_dets(_factorized(scale**2 * self.moments, self.d)[0])
 
 
-def log_probs(parameters: Components, log_z: Tensor, batch: Batch, extra: Tensor | None = None) -> Tensor:
+def log_probs(
+    parameters: MixtureParameters, log_z: Tensor, batch: PackedBaskets, extra: Tensor | None = None
+) -> Tensor:
     """Return log P of each basket in double precision, in the order of the batch; ``extra`` (baskets, C) is added to the log-odds.
 
     ``log_z`` are the logarithms of the weights of all sets that a component may have.

@@ -27,12 +27,12 @@ from ndpp.errors import PrecisionError
 from ndpp.laws.law import Law
 from ndpp.learning.batches import shuffled
 from ndpp.learning.checkpoint import Checkpoint
-from ndpp.learning.run import Clock
+from ndpp.learning.run import Deadline
 
 P = TypeVar("P", bound=NamedTuple)
 """Parameters, or their gradient: a named tuple of tensors."""
 MIN_STEPS = 50
-"""Least number of steps of an epoch, which repeats passes over the baskets until it has so many."""
+"""Least number of steps of an epoch, which repeats passes over the baskets until it has this many."""
 MAX_HALVINGS = 30
 """How often a step to a loss that is not finite is halved before training gives up."""
 RATE_DROPS, RATE_FACTOR = 3, 0.3
@@ -129,7 +129,7 @@ class Objective(ABC, Generic[P]):
         return clone(mean)
 
     def renewed(self, n_items: int | None) -> float:
-        """Return the share of the items for which the expensive step of a catalogue of so many items is taken; all by default."""
+        """Return the share of the items for which the expensive step of a catalogue of ``n_items`` is taken; all by default."""
         return 1.0
 
     # What an objective may do between steps and epochs; by default nothing.
@@ -165,10 +165,10 @@ class Trainer(Generic[P]):
     """The state that changes while an objective is trained: the parameters now, one step ago, on average, and at their best."""
 
     def __init__(
-        self, objective: Objective[P], settings: TrainingSettings, seed: int, clock: Clock | None = None
+        self, objective: Objective[P], settings: TrainingSettings, seed: int, clock: Deadline | None = None
     ) -> None:
         self.objective, self.settings, self.seed = objective, settings, seed
-        self.clock, self.slowest = clock or Clock(), 0.0
+        self.clock, self.slowest = clock or Deadline(), 0.0
         self.now, self.before, self.mean, self.best = (clone(objective.start) for _ in range(4))
         self.adam: dict[str, dict[str, Tensor]] = {}
         for part, tensor in self._optimized():
@@ -196,7 +196,7 @@ class Trainer(Generic[P]):
         return self.clock.left() < self.slowest
 
     def epoch(self, bar: Counter) -> None:
-        """Run one epoch, or the part of it for which there is time, validate, and adapt the learning rate and the objective."""
+        """TrainingRun one epoch, or the part of it for which there is time, validate, and adapt the learning rate and the objective."""
         began, losses = time.perf_counter(), []
         self.objective.begin_epoch(self.now)
         for which in self.batches():

@@ -8,42 +8,41 @@ from typing import Any
 
 import numpy as np
 
+from ndpp._types import AnyArray
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import many
-from ndpp.baskets.weighted import WeightedBaskets, context_of
 from ndpp.errors import DataWarning, InvalidInputError
 from ndpp.inference import continuation_scores_many
+from ndpp.laws.law import Law
 from ndpp.laws.similar import similar_items
+from ndpp.metrics.models import occurrences
 
-LIKE, LIKE_ORDERS = 5, 200
+N_LIKE, MAX_LIKE_ORDERS = 5, 200
 """Number of items that a new one is like, and maximum number of orders that they are found from."""
-MOST_LIFT = 5.0
+MAX_LOG_LIFT = 5.0
 """Log-lifts of an item in one order are clipped to ± this."""
-MOST_POPULAR = 0.9
+MAX_SHARE = 0.9
 """Largest share of the orders that an item enters with."""
 
 
-def names_of(law: Any) -> Any:
+def names_of(law: Law) -> AnyArray:
     """Return the names of the items as an array; their ids if they have none."""
     return np.arange(law.n_items) if law.labels is None else np.array(law.labels, object)
 
 
-def over(baskets: Baskets, law: Any) -> Baskets:
+def over(baskets: Baskets, law: Law) -> Baskets:
     """Return the baskets without items that the law does not have, over its items; without those that have no other."""
     place = {name: i for i, name in enumerate(names_of(law).tolist())}
     names = range(baskets.n_items) if baskets.labels is None else baskets.labels
-    new = np.array([place.get(name, -1) for name in names], np.int64)[baskets.indices]
-    owner = np.repeat(np.arange(len(baskets)), baskets.sizes)[new >= 0]
-    order = np.lexsort([new[new >= 0], owner])
-    first = np.searchsorted(owner, np.arange(len(baskets) + 1))
-    made = Baskets(first, new[new >= 0][order], law.n_items, law.labels, baskets.basket_ids)
-    made = WeightedBaskets.of(made, None, context_of(baskets))
+    made: Baskets = baskets._placed(
+        np.array([place.get(name, -1) for name in names], np.int64), law.labels, law.n_items
+    )
     kept: Baskets = made[(made.sizes > 0) | (baskets.sizes == 0)]
     return kept
 
 
-def possible(law: Any, baskets: Baskets) -> Baskets:
+def possible(law: Law, baskets: Baskets) -> Baskets:
     """Return the baskets that the law can have: a kernel has none that are larger than its rank."""
     kept = baskets.select(max_size=law.max_size)
     if len(kept) < len(baskets):
@@ -58,10 +57,10 @@ def possible(law: Any, baskets: Baskets) -> Baskets:
 
 
 def items_entered(
-    law: Any, orders: Baskets, least_orders: int, like: Mapping[str, Any] | None
-) -> tuple[Any, Baskets, tuple[str, ...]]:
+    law: Law, orders: Baskets, least_orders: int, like: Mapping[str, Any] | None
+) -> tuple[Law, Baskets, tuple[str, ...]]:
     """Return the law with the new items that enough orders have, the orders over its items, and the new items that are too rare."""
-    counts = np.bincount(orders.indices, minlength=orders.n_items)
+    counts = occurrences(orders, orders.weights)
     new = np.arange(law.n_items, orders.n_items)
     is_frequent = counts[new] >= check_count(least_orders, "least_orders", least=1)
     skipped = tuple(orders.labels[i] for i in new[~is_frequent]) if orders.labels else ()
@@ -75,33 +74,34 @@ def items_entered(
         own = {orders.labels[i]: int(i) for i in new[is_frequent]}
         given = {label: items for label, items in (like or {}).items() if items is not None}
         found = {label: given[label] if label in given else _alike(law, orders, i) for label, i in own.items()}
-        popularity = {label: min(MOST_POPULAR, counts[i] / len(orders)) for label, i in own.items()}
+        popularity = {label: min(MAX_SHARE, counts[i] / orders.total_weight) for label, i in own.items()}
         law = law.add_items(found, popularity, keep="shares")
     return law, possible(law, over(orders, law)), skipped
 
 
-def _alike(law: Any, orders: Baskets, item: int) -> dict[str, float]:
+def _alike(law: Law, orders: Baskets, item: int) -> dict[str, float]:
     """Return the items that the law expects in the place of a new one, beyond their popularity, with weights."""
     assert orders.labels is not None
     owner = np.repeat(np.arange(len(orders)), orders.sizes)
-    beside = over(orders[owner[orders.indices == item][:LIKE_ORDERS]], law)
+    beside = over(orders[owner[orders.indices == item][:MAX_LIKE_ORDERS]], law)
     if not len(beside):  # it comes alone, or with other new ones: like those of similar names
-        return similar_items(law, [orders.labels[item]], n=LIKE)[orders.labels[item]]
+        return similar_items(law, [orders.labels[item]], n=N_LIKE)[orders.labels[item]]
     usual = np.log(law.inclusion_probabilities().clip(1e-300))
-    lifts = (np.log(continuation_scores_many(law, beside).clip(1e-300)) - usual).clip(-MOST_LIFT, MOST_LIFT)
+    lifts = (np.log(continuation_scores_many(law, beside).clip(1e-300)) - usual).clip(-MAX_LOG_LIFT, MAX_LOG_LIFT)
     lifts[np.repeat(np.arange(len(beside)), beside.sizes), beside.indices] = 0.0  # what is there says nothing
     lift = lifts.mean(axis=0)
-    best = np.argsort(-lift, kind="stable")[:LIKE]
-    return {law.labels[i]: float(np.exp(lift[i] - lift[best[0]])) for i in best.tolist()}
+    best = np.argsort(-lift, kind="stable")[:N_LIKE]
+    names = names_of(law)
+    return {names[i]: float(np.exp(lift[i] - lift[best[0]])) for i in best.tolist()}
 
 
 def items_left(
-    law: Any, orders: Baskets, before: Mapping[str, int], drop: Iterable[str | int], drop_after: int | None
-) -> tuple[Any, Baskets, dict[str, int]]:
+    law: Law, orders: Baskets, before: Mapping[str, int], drop: Iterable[str | int], drop_after: int | None
+) -> tuple[Law, Baskets, dict[str, int]]:
     """Return the law and the orders without items that leave, and in how many updates each of the others was not sold."""
     sold = np.bincount(orders.indices, minlength=law.n_items) > 0
     unsold = {str(name): before.get(str(name), 0) + 1 for name in names_of(law)[~sold]}
-    gone = list(drop)
+    gone: list[Any] = list(drop)
     if drop_after is not None:
         gone += [
             name
@@ -118,14 +118,14 @@ def items_left(
 
 
 def young_levels(
-    law: Any, orders: Baskets, young: Mapping[str, float], entered: Sequence[str]
-) -> tuple[Any, dict[str, float]]:
+    law: Law, orders: Baskets, young: Mapping[str, float], entered: Sequence[str]
+) -> tuple[Law, dict[str, float]]:
     """Return the law with items of which it has seen few orders at their mean popularity since they entered, and how many there were.
 
     Pseudo-orders would hold them where they were on their first night.
     """
-    place, n = {name: i for i, name in enumerate(law.labels or ())}, len(orders)
-    counts, factors = np.bincount(orders.indices, minlength=law.n_items), {}
+    place, n = {name: i for i, name in enumerate(law.labels or ())}, orders.total_weight
+    counts, factors = occurrences(orders, orders.weights), {}
     known = {name: weight for name, weight in young.items() if name in place}
     chances = law.inclusion_probabilities() if known else np.empty(0)
     for name, weight in known.items():

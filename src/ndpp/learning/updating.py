@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -28,14 +28,13 @@ from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import many
-from ndpp.baskets.weighted import WeightedBaskets, context_of
+from ndpp.baskets.orders import Orders
 from ndpp.errors import InvalidInputError, RefusedUpdateError
 from ndpp.laws.files import load, load_metadata
 from ndpp.laws.gate import Gain
 from ndpp.laws.law import Law
 from ndpp.learning.base import number, set_aside
 from ndpp.learning.context import relearn_context
-from ndpp.learning.fitting import read_orders
 from ndpp.learning.trainer import Objective, P, Trainer, TrainingSettings
 from ndpp.learning.turnover import items_entered, items_left, names_of, over, possible, young_levels
 from ndpp.learning.warm import Training, warm_objective
@@ -46,19 +45,47 @@ EPOCHS, LEARNING_RATE = 3, 0.005
 """Passes over tonight's orders and the pseudo-orders, and rate of Adam at first (complete journey)."""
 OLD_WEIGHT = 0.25
 """What an order that the law has seen weighs beside one of tonight: of 1, ½, ¼ and ⅒ best for the next month (complete journey)."""
-REPLAYED, CHUNK = 20_000, 2000
-"""Most pseudo-orders, and how many of them are looked at at a time."""
-NOISE = 2.0
-"""Standard errors by which a difference must exceed zero not to be taken for noise."""
-STRUCTURE = 0.25
-"""Orders of which the law knows less than this share of what it knows of its own samples are taken for those of another shop."""
-SAMPLED, KEPT = 16, 5000
-"""One order in so many is remembered, and most that are."""
-CHANGED = 10
+MAX_PSEUDO_ORDERS, CHUNK = 20_000, 2000
+"""Maximum number of pseudo-orders, and how many orders are processed at a time."""
+NOISE_ERRORS = 2.0
+"""Standard errors within which a difference is taken to be noise."""
+LEAST_STRUCTURE = 0.25
+"""Orders are taken to be those of another shop if the law predicts what comes together in them less than this well, relative to its own
+samples."""
+REMEMBERED_SHARE, MAX_DIGESTS = 16, 5000
+"""One order in this many is remembered by a checksum, and at most this many are."""
+MAX_CHANGED = 10
 """Items that a report names as the most changed."""
 
 
-class Memory(NamedTuple):
+class UpdateSettings(TypedDict, total=False):
+    """How :func:`update` works, all of it optional."""
+
+    old_weight: float
+    """Weight of an order that the model has seen, relative to a new one."""
+    half_life: float | None
+    """Number of new orders after which the weight of old ones is halved. None: it never is."""
+    least_orders: int
+    """Minimum number of orders with a new item before it enters the model; until then it is left out of the orders."""
+    like: Mapping[str, Any] | None
+    """What new items behave like, as in ``law.add_items``; others behave like those that the law expects in their place."""
+    drop: Iterable[str | int]
+    """Items to remove."""
+    drop_after: int | None
+    """Also remove items that were not sold in this many updates in a row."""
+    max_epochs: int
+    """Passes over the orders; with 0 only items enter and leave."""
+    learning_rate: float
+    """Initial learning rate of Adam."""
+
+
+USUAL: UpdateSettings = {
+    "old_weight": OLD_WEIGHT, "half_life": None, "least_orders": 3, "like": None, "drop": (), "drop_after": None, "max_epochs": EPOCHS,
+    "learning_rate": LEARNING_RATE,
+}  # fmt: skip
+
+
+class PastOrders(NamedTuple):
     """What a model remembers of the orders that it has seen."""
 
     orders: float
@@ -72,8 +99,8 @@ class Memory(NamedTuple):
     """Checksums of some of the orders."""
 
     @classmethod
-    def of(cls, about: Mapping[str, Any], seen: float | None) -> Memory:
-        """Return that of a model with these metadata, which has seen so many orders if that is not None."""
+    def of(cls, about: Mapping[str, Any], seen: float | None) -> PastOrders:
+        """Return what a model with these metadata remembers; ``seen`` is how many orders it has seen, if the caller says so."""
         known, told = dict(about.get(MEMORY, {})), about.get("baskets", {})
         if seen is not None:
             known["orders"] = number(seen, "seen", above_zero=True)
@@ -115,7 +142,7 @@ class Updated:
         Weights of the components before.
     """
 
-    law_: Any
+    law_: Law
     metadata: Mapping[str, Any] = field(repr=False)
     n_orders: int
     n_validation: int
@@ -133,7 +160,7 @@ class Updated:
     @property
     def is_worse(self) -> bool:
         """Whether the new law is worse than the old one, beyond noise."""
-        return bool(self.after - self.before < -NOISE * self.error)
+        return bool(self.after - self.before < -NOISE_ERRORS * self.error)
 
     def about(self) -> dict[str, Any]:
         """Return how the model was made, for JSON: what :func:`ndpp.save` writes with it."""
@@ -146,24 +173,14 @@ def update(
     *,
     basket: str = "basket",
     item: str = "item",
-    format: str | None = None,
-    missing: str = "error",
-    encoding: str | None = None,
     time: str | None = None,
     validation: Any = None,
     seen: float | None = None,
-    old_weight: float = OLD_WEIGHT,
-    half_life: float | None = None,
-    least_orders: int = 3,
-    like: Mapping[str, Any] | None = None,
-    drop: Iterable[str | int] = (),
-    drop_after: int | None = None,
     force: bool = False,
-    max_epochs: int = EPOCHS,
-    learning_rate: float = LEARNING_RATE,
     device: str = "cpu",
     random_state: int = 0,
-    progress: Any = False,
+    progress: bool | Callable[[str], None] = False,
+    **settings: Unpack[UpdateSettings],
 ) -> Updated:
     """Continue the training of a model with new orders, as the command ``ndpp update`` does. Old orders are not needed.
 
@@ -177,30 +194,19 @@ def update(
         A mixture or a kernel as ``ndpp.fit`` learns it.
     orders : as for ``ndpp.fit``
         Those since the last update or fit. A tenth of them judges the new law.
-    basket, item, format, missing, encoding
-        As in ``ndpp.fit``.
-    time : str, optional
-        The column of the time, from which weekday, month, season and hour follow, if the model depends on them.
+    basket, item, time : str
+        The columns, as in ``ndpp.fit``. Weekday, month, season and hour follow from the time, if the model depends on them.
     validation : like orders, optional
         Orders that judge the new law instead.
     seen : float, optional
         Number of orders that the model has seen, if it is a law, or if its file does not say.
-    old_weight : float
-        Weight of an order that the model has seen, relative to a new one.
-    half_life : float, optional
-        Number of new orders after which the weight of old ones is halved. None: it never is.
-    least_orders : int
-        Minimum number of orders with a new item before it enters the model; until then it is left out of the orders.
-    like : mapping, optional
-        What new items behave like, as in ``law.add_items``; others behave like those that the law expects in their place.
-    drop : items
-        Items to remove.
-    drop_after : int, optional
-        Also remove items that were not sold in this many updates in a row.
     force : bool
         Return the new law though it is worse, and count orders though they were seen before or look like those of another shop.
-    max_epochs, learning_rate, device, random_state, progress
-        As for the estimators. With 0 epochs only items enter and leave.
+    device, random_state, progress
+        As for the estimators.
+    **settings
+        How old orders fade (``old_weight``, ``half_life``), how items enter and leave (``least_orders``, ``like``, ``drop``,
+        ``drop_after``), and how the law is trained (``max_epochs``, ``learning_rate``): see :class:`UpdateSettings`.
 
     Returns
     -------
@@ -222,57 +228,66 @@ def update(
     (False, 300.0)
     """
     began = perf_counter()
+    if strange := settings.keys() - USUAL.keys():
+        raise TypeError(f"update() got an unexpected keyword argument {min(strange)!r}")
+    how: UpdateSettings = {**USUAL, **settings}
     law, about = _opened(model)
-    memory = Memory.of(about, seen)
-    options = {"basket": basket, "item": item, "missing": missing, "time": time}
-    file = {"format": format, "encoding": encoding}
-    tonight = _read(orders, law, file, options)
+    memory = PastOrders.of(about, seen)
+    columns = {"basket": basket, "item": item, "time": time}
+    tonight: Baskets = _read(orders, law, columns)
     digests = _digests(tonight)
     if (again := np.isin(digests, memory.digests).mean()) and not force:
         raise RefusedUpdateError(
             f"{'all' if again == 1 else f'about {again:.0%}'} of these orders were in an earlier update",
             advice="Leave them out, or count them again with {force:True}.",
         )
-    start, tonight, skipped = items_entered(law, tonight, least_orders, like)
+    start, tonight, skipped = items_entered(law, tonight, how["least_orders"], how["like"])
     entered = () if start.labels is None else start.labels[law.n_items :]
-    start, tonight, unsold = items_left(start, tonight, memory.unsold, drop, drop_after)
+    start, tonight, unsold = items_left(start, tonight, memory.unsold, how["drop"], how["drop_after"])
     left = names_of(law)[~np.isin(names_of(law), names_of(start))]
-    fade = 1.0 if half_life is None else 0.5 ** (len(tonight) / number(half_life, "half_life", above_zero=True))
+    n_new, half_life = tonight.total_weight, how["half_life"]
+    fade = 1.0 if half_life is None else 0.5 ** (n_new / number(half_life, "half_life", above_zero=True))
     young = {name: fade * n for name, n in memory.young.items() if n < memory.orders / 2}
     start, young = young_levels(start, tonight, young, entered)
     parts = set_aside(tonight, 0.1, np.random.default_rng(random_state))
     if validation is not None:
-        known = _read(validation, law, file, options)
-        parts = tonight, possible(start, over(known, start))
-    trained = _trained(
-        start, *parts, number(old_weight, "old_weight", above_zero=True) * fade * memory.orders,
-        epochs=check_count(max_epochs, "max_epochs"), rate=number(learning_rate, "learning_rate", above_zero=True),
-        device=device, seed=random_state, progress=progress, force=force,
-    )  # fmt: skip
+        parts = tonight, possible(start, over(_read(validation, law, columns), start))
+    old_weight = number(how["old_weight"], "old_weight", above_zero=True) * fade * memory.orders
+    epochs, rate = (
+        check_count(how["max_epochs"], "max_epochs"),
+        number(how["learning_rate"], "learning_rate", above_zero=True),
+    )
+    drawn = _pseudo_orders(start, old_weight, random_state, device, progress)
+    if not force:
+        _check_shop(start, parts[0], drawn, np.random.default_rng(random_state))
+    trained = start
+    if epochs:
+        both = _weighed(drawn, parts[0], old_weight)
+        dtype = torch.float32 if device != "cpu" or len(law.weights) > 1 else torch.float64
+        training = Training(both, parts[1], device, dtype, random_state)
+        trained = _trained(start, training, len(drawn), epochs, rate, progress)
     relearned = None
-    if trained.gate is not None and max_epochs:
+    if trained.gate is not None and epochs:
         gate, relearned = relearn_context(trained, *parts)
         trained = trained.framed(trained.frame._replace(gate=gate))
-    values = [one.log_probs(parts[1], context=context_of(parts[1])) for one in (start, trained)]
-    gain = values[1] - values[0]
-    counts = fade * memory.orders + len(tonight), memory.updates + 1
-    now = Memory(*counts, young, unsold, [*memory.digests, *digests.tolist()][-KEPT:])
+    counts = fade * memory.orders + n_new, memory.updates + 1
+    now = PastOrders(*counts, young, unsold, [*memory.digests, *digests.tolist()][-MAX_DIGESTS:])
+    before, after, error = _judged(start, trained, parts[1])
     made = Updated(
-        law_=trained, metadata={**about, MEMORY: now._asdict()}, n_orders=len(tonight), n_validation=len(gain),
-        before=float(values[0].mean()), after=float(values[1].mean()),
-        error=float(gain.std(ddof=1) / np.sqrt(len(gain))) if len(gain) > 1 else np.inf,
+        law_=trained, metadata={**about, MEMORY: now._asdict()}, n_orders=len(tonight), n_validation=len(parts[1]),
+        before=before, after=after, error=error,
         entered=tuple(entered), left=tuple(left.tolist()), skipped=skipped, changed=_changes(law, trained),
         context=relearned, shares_before=law.weights, seconds=perf_counter() - began,
     )  # fmt: skip
     if made.is_worse and not force:
         raise RefusedUpdateError(
-            f"the updated model is worse: log-likelihood {made.after:.4g} of {many(len(gain), 'validation order')}, {made.before:.4g} "
-            f"before, standard error {made.error:.2g}", advice="Keep it nevertheless with {force:True}.", updated=made,
+            f"the updated model is worse: log-likelihood {made.after:.4g} of {many(made.n_validation, 'validation order')}, "
+            f"{made.before:.4g} before, standard error {made.error:.2g}", advice="Keep it nevertheless with {force:True}.", updated=made,
         )  # fmt: skip
     return made
 
 
-def _opened(model: Any) -> tuple[Any, dict[str, Any]]:
+def _opened(model: Any) -> tuple[Law, dict[str, Any]]:
     """Return the law of a file or model, and its metadata."""
     if isinstance(model, (str, os.PathLike)):
         return load(model), load_metadata(model)
@@ -280,58 +295,57 @@ def _opened(model: Any) -> tuple[Any, dict[str, Any]]:
     return Law.required(model), {} if about is None else about()
 
 
-def _read(orders: Any, law: Any, file: Mapping[str, Any], options: Mapping[str, Any]) -> Baskets:
+def _read(orders: Any, law: Law, columns: Mapping[str, Any]) -> Orders:
     """Return the orders that are not empty, over the items of the law and those that are new; raise if there is nothing to learn from."""
-    known = {"n_items": law.n_items, "as_labels": False} if law.labels is None else {"as_labels": True}
-    found = read_orders(orders, file, context=list(law.context), partial=True, **options, **known)
-    if not isinstance(found, Baskets):
-        found = Baskets.from_lists(found, n_items=law.n_items if law.labels is None else None)
+    known: dict[str, Any] = {"n_items": law.n_items, "as_labels": False} if law.labels is None else {"as_labels": True}
+    found = Orders.read(orders, context=list(law.context), partial=True, **columns, **known)
     if law.labels is not None and found.labels is None and len(found):
         raise InvalidInputError(
             "the items of the orders must have names, as those of the model have; they are ids", argument="orders"
         )
     if law.labels is not None:
-        none = Baskets.from_lists([], labels=law.labels, basket_ids=None if found.basket_ids is None else [])
-        found = WeightedBaskets.of(Baskets.concat([none, found]), None, context_of(found)) if len(found) else found
+        place = {name: i for i, name in enumerate(dict.fromkeys([*law.labels, *(found.labels or ())]))}
+        found = found._placed(np.array([place[name] for name in found.labels or ()], np.int64), tuple(place))
     elif found.n_items != law.n_items:
         raise InvalidInputError(f"orders by ids must be over the {law.n_items} items of the model; got {found.n_items}")
     if not (found.indices < law.n_items).any():
         what = f"none of {many(len(found), 'order')} has an item of the model" if len(found) else "there are no orders"
         such = f"; it knows {', '.join(map(repr, names_of(law)[:3]))}, …" if len(found) else ""
         raise InvalidInputError(what + such, advice="Are these the right file and columns ({basket}, {item})?")
-    some: Baskets = found.select(min_size=int(law.nonempty))
-    return some
+    return found.select(min_size=int(law.nonempty))
 
 
-def _digests(orders: Baskets) -> Any:
-    """Return checksums by which some orders are known again: of one in ``SAMPLED``, with its id, and of all together."""
+def _digests(orders: Baskets) -> IntArray:
+    """Return checksums by which some orders are known again: of one in ``REMEMBERED_SHARE``, with its id, and of all together."""
     all_of_them = zlib.crc32(orders.indices.tobytes(), zlib.crc32(orders.indptr.tobytes()))
     own = [
         zlib.crc32("\0".join(map(str, (key, *items))).encode())
         for key, items in zip(orders.basket_ids or (), orders._named(as_labels=orders.labels is not None))
     ]
-    return np.array([all_of_them, *(one for one in own if one % SAMPLED == 0)], np.int64)
+    return np.array([all_of_them, *(one for one in own if one % REMEMBERED_SHARE == 0)], np.int64)
+
+
+def _pseudo_orders(law: Law, weight: float, seed: int, device: str, progress: bool | Callable[[str], None]) -> Baskets:
+    """Return exact samples of the law, one per order that they stand for, at most ``MAX_PSEUDO_ORDERS`` and at least one."""
+    n = max(1, int(np.ceil(min(weight, MAX_PSEUDO_ORDERS))))  # of old orders that have faded, nothing may be left
+    say_line(f"drawing {many(n, 'pseudo-order')}", progress)
+    return law.sample(n, rng=seed, device=None if device == "cpu" else device)
+
+
+def _weighed(drawn: Baskets, orders: Baskets, weight: float) -> Orders:
+    """Return the pseudo-orders, which weigh as much as ``weight`` orders together, and then the orders."""
+    both = Baskets.concat([Baskets(one.indptr, one.indices, one.n_items, orders.labels) for one in (drawn, orders)])
+    own = np.ones(len(orders)) if orders.weights is None else orders.weights
+    return Orders(both, weights=np.append(np.full(len(drawn), weight / len(drawn)), own))
 
 
 def _trained(
-    law: Any, orders: Baskets, held_out: Baskets, weight: float, *,
-    epochs: int, rate: float, device: str, seed: int, progress: Any, force: bool,
-) -> Any:  # fmt: skip
-    """Return the law after some epochs with pseudo-orders that weigh as much as ``weight`` orders."""
-    n = max(1, int(np.ceil(min(weight, REPLAYED))))  # of old orders that have faded, nothing may be left
-    say_line(f"drawing {many(n, 'pseudo-order')}", progress)
-    drawn = law.sample(n, rng=seed, device=None if device == "cpu" else device)
-    if not force:
-        _check_shop(law, orders, drawn, np.random.default_rng(seed))
-    if not epochs:
-        return law
-    both = Baskets.concat([Baskets(one.indptr, one.indices, law.n_items, law.labels) for one in (drawn, orders)])
-    data = WeightedBaskets.of(both, np.repeat([weight / n, 1.0], [n, len(orders)]))
-    single = torch.float32 if device != "cpu" or len(law.weights) > 1 else torch.float64
-    training = Training(data, held_out, device, single, seed)
+    law: Law, training: Training, n_drawn: int, epochs: int, rate: float, progress: bool | Callable[[str], None]
+) -> Law:
+    """Return the law after some epochs with orders, the first ``n_drawn`` of which are pseudo-orders."""
     goal = warm_objective(law, training)
-    goal.pull = pull_of(warm_objective(law, training), n)
-    trainer = Trainer(goal, TrainingSettings(rate, None, epochs, 1), seed)
+    goal.pull = pull_of(warm_objective(law, training), n_drawn)
+    trainer = Trainer(goal, TrainingSettings(rate, None, epochs, 1), training.seed)
     with progress_bar(epochs * trainer.n_steps, f"epoch 1 of {epochs}", show=progress) as bar:
         for epoch in range(epochs):
             goal.begin_epoch(trainer.now)
@@ -340,9 +354,18 @@ def _trained(
                 losses.append(trainer.take_step(which))
                 bar.advance()
             bar.tell(f"epoch {epoch + 1} of {epochs}, loss {float(torch.stack(losses).mean()):.3f}")
-    made: Any = goal.law(goal.finish(trainer.mean), law.labels)
+    made: Law = goal.law(goal.finish(trainer.mean), law.labels)
     made = made.normalized()
     return made.framed(law.frame._replace(weights=made.weights, nonempty=goal.nonempty))
+
+
+def _judged(old: Law, new: Law, orders: Baskets) -> tuple[float, float, float]:
+    """Return the mean log-likelihood of orders under two laws, and the standard error of the difference."""
+    before, after = (law.log_probs(orders, context=orders.context) for law in (old, new))
+    share = np.full(len(orders), 1 / len(orders)) if orders.weights is None else orders.weights / orders.total_weight
+    gain = after - before
+    spread = np.sum(share**2 * (gain - share @ gain) ** 2) / (1 - np.sum(share**2)) if len(orders) > 1 else np.inf
+    return float(share @ before), float(share @ after), float(np.sqrt(spread))
 
 
 def pull_of(anchor: Objective[P], n: int) -> Callable[[IntArray], P]:
@@ -357,7 +380,7 @@ def pull_of(anchor: Objective[P], n: int) -> Callable[[IntArray], P]:
     return lambda which: anchor.start._make(map(torch.sub, anchor.loss(anchor.start, which, 0).gradient, total))
 
 
-def _check_shop(law: Any, orders: Baskets, drawn: Baskets, rng: np.random.Generator) -> None:
+def _check_shop(law: Law, orders: Baskets, drawn: Baskets, rng: np.random.Generator) -> None:
     """Raise if the law knows hardly more of what comes together in these orders than if their items were shuffled."""
 
     def known(baskets: Baskets) -> FloatArray:
@@ -369,18 +392,18 @@ def _check_shop(law: Any, orders: Baskets, drawn: Baskets, rng: np.random.Genera
 
     tonight, usual = known(orders), float(known(drawn).mean())
     mean, error = float(tonight.mean()), float(tonight.std() / np.sqrt(len(tonight)))
-    if mean + NOISE * error < STRUCTURE * usual:
+    if mean + NOISE_ERRORS * error < LEAST_STRUCTURE * usual:
         raise RefusedUpdateError(
             f"what comes together in these orders is unlike what the model knows: {mean:.2g} nats per order beyond shuffled items, "
             f"{usual:.2g} in its own samples", advice="Are these the right file and columns? Learn from them anyway with {force:True}.",
         )  # fmt: skip
 
 
-def _changes(old: Any, new: Any) -> tuple[ItemChange, ...]:
+def _changes(old: Law, new: Law) -> tuple[ItemChange, ...]:
     """Return the items whose probability has changed most, by the difference of the roots."""
     before = dict(zip(names_of(old).tolist(), old.inclusion_probabilities().tolist()))
     pairs = [
         ItemChange(name, before.get(name, 0.0), p)
         for name, p in zip(names_of(new).tolist(), new.inclusion_probabilities().tolist())
     ]
-    return tuple(sorted(pairs, key=lambda one: -abs(np.sqrt(one.after) - np.sqrt(one.before)))[:CHANGED])
+    return tuple(sorted(pairs, key=lambda one: -abs(np.sqrt(one.after) - np.sqrt(one.before)))[:MAX_CHANGED])

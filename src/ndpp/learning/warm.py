@@ -25,7 +25,7 @@ from ndpp.learning.families import FamilyData
 from ndpp.learning.kernel_objective import KernelObjective
 from ndpp.learning.mixture_objective import MixtureObjective
 from ndpp.learning.models import FreeSkew, KernelForm, NoSkew, OrthogonalPairs, Parameters, PopularityStart
-from ndpp.learning.tied import Components, skew_pairs
+from ndpp.learning.tied import MixtureParameters, skew_pairs
 from ndpp.learning.trainer import Objective
 from ndpp.linalg.skew import symmetric_part, youla
 from ndpp.rows import Rows
@@ -73,7 +73,7 @@ def _mixture_objective(law: SharedTies, training: Training) -> MixtureObjective:
         X = np.where(X.any(axis=1, keepdims=True), X, noise)
     values = components(np.log(odds), X, law.base.W, law.weights)
     tensors = (torch.tensor(one, device=training.device, dtype=training.dtype).contiguous() for one in values)
-    start = Components(*tensors)
+    start = MixtureParameters(*tensors)
     penalties = [float(1 / (2 * one.square().mean()).clamp(min=MAX_PENALTY**-1)) for one in (start.factors, start.X)]
     learned, judged = (FamilyData.of(tied, part) for part in (training.orders, training.held_out))
     return MixtureObjective(tied, penalties, start, learned, judged, is_update=True)

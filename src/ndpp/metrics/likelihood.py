@@ -8,7 +8,7 @@ import numpy as np
 
 from ndpp._types import IntArray
 from ndpp.baskets import Baskets
-from ndpp.baskets.weighted import WeightedBaskets, context_of
+from ndpp.baskets.orders import Orders
 from ndpp.metrics.estimates import Bootstrap, Metric, PerBasket, Resampling, difference, mean_estimate, mean_estimates
 from ndpp.metrics.models import log_likelihoods
 
@@ -75,7 +75,7 @@ def auc(kernel: object, baskets: Baskets, **options: Unpack[Resampling]) -> Metr
     # Sets are in the contexts of the baskets of their size.
     like = [np.resize(np.flatnonzero(baskets.sizes == size), n) for size, n in zip(sizes, n_sets)]
     of = np.concatenate([np.zeros(0, np.int64), *like])
-    sets = WeightedBaskets.of(sets, None, {name: words[of] for name, words in context_of(baskets).items()})
+    sets = Orders(sets, context={name: words[of] for name, words in baskets.context.items()})
     ours, theirs = log_likelihoods(kernel, baskets), log_likelihoods(kernel, sets)
     values = np.empty(len(baskets))
     for size in sizes:

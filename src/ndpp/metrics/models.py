@@ -11,7 +11,6 @@ from scipy import sparse
 
 from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
-from ndpp.baskets.weighted import context_of
 from ndpp.errors import InvalidInputError, PrecisionError
 from ndpp.inference.scores import scores_or_nan
 from ndpp.laws.kernel import LowRankKernel
@@ -152,7 +151,7 @@ def log_likelihoods(kernel: object, baskets: Baskets) -> FloatArray:
     """
     law, _ = _model(kernel, baskets)
     if law is not None:
-        return np.asarray(law.log_probs(baskets, context=context_of(baskets)))
+        return np.asarray(law.log_probs(baskets, context=baskets.context))
     found = getattr(kernel, "log_likelihoods", None)
     if found is None:
         raise InvalidInputError(f"{type(kernel).__name__} ranks items but has no probabilities")
@@ -166,7 +165,7 @@ def log_size_probabilities(kernel: object, baskets: Baskets) -> FloatArray | Non
         found = getattr(kernel, "log_size_probabilities", None)
         return None if found is None else np.asarray(found(baskets.sizes), np.float64)
     out = np.full(len(baskets), -np.inf)
-    if context_of(baskets):
+    if baskets.context:
         law.size_distribution()  # those of the components are kept for all contexts
     try:
         for own, which in _in_contexts(law, baskets):
@@ -182,7 +181,7 @@ def log_size_probabilities(kernel: object, baskets: Baskets) -> FloatArray | Non
 
 def _in_contexts(law: Law, baskets: Baskets) -> Iterator[tuple[Law, IntArray]]:
     """Yield the law in each context that some of the baskets are in, and their numbers."""
-    known = {name: words for name, words in context_of(baskets).items() if name in law.context}
+    known = {name: words for name, words in baskets.context.items() if name in law.context}
     if law.gate is None or not known or not len(baskets):
         yield law, np.arange(len(baskets))
         return

@@ -17,7 +17,7 @@ from scipy.special import digamma
 from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp._validation import check_choice, check_count
 from ndpp.baskets import Baskets
-from ndpp.baskets.weighted import WeightedBaskets, context_of
+from ndpp.baskets.orders import Orders
 from ndpp.laws.law import Law
 from ndpp.metrics.estimates import Bootstrap, Metric, Resampling, mean_estimate
 from ndpp.metrics.models import check_baskets, scores
@@ -171,7 +171,7 @@ def without(baskets: Baskets, positions: IntArray) -> HeldOut:
     """Hold the item at a position of each basket out."""
     where = baskets.indptr[:-1] + positions
     rest = Baskets(baskets.indptr - np.arange(len(baskets) + 1), np.delete(baskets.indices, where), baskets.n_items)
-    return HeldOut(WeightedBaskets.of(rest, None, context_of(baskets)), baskets.indices[where], baskets.sizes)
+    return HeldOut(Orders(rest, context=baskets.context), baskets.indices[where], baskets.sizes)
 
 
 def held_out_ranks(kernel: object, held: HeldOut) -> Ranks:

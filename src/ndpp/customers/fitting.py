@@ -1,0 +1,196 @@
+"""Habits are fitted on the last baskets of customers.
+
+δ, κ and α first maximise the likelihood of each item's being in a later basket or not, given the baskets before it:
+Σ_a y_a log p′_a + (1 − y_a) log(1 − p′_a), over the last baskets of customers (:class:`~ndpp.customers.cases.Cases`). Only own items change
+it, so that its value for all customers takes one pass over their counts. Then other settings are tried, and the one with the best lists is
+taken: it must gain more than two standard errors of recall@10 + NDCG@10 on these customers and more than nothing on others, and lose no
+likelihood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit, logit
+
+from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp.baskets import Baskets
+from ndpp.customers.cases import Cases, Chances
+from ndpp.customers.habits import Habits
+from ndpp.customers.store import Trips
+
+MIN_CUSTOMERS = 20
+"""With fewer customers who came again, habits are not fitted."""
+MAX_CUSTOMERS, MAX_ORDERS = 4_000, 60_000
+"""Customers on whose last baskets habits are fitted, and others on whom they are tried; fewer if these have more orders."""
+EVENNESS = (0.0, 0.25, 0.5, 0.75)
+"""γ that are tried."""
+MISSION_PRIORS = (5.0, 2.0, 15.0, 50.0)
+"""Baskets of the law's missions that a customer's own begin with."""
+SHARPER = [(share, strength) for share in (1.0, 0.25) for strength in (0.0, 0.7, 0.8, 0.9)]
+"""Parts of the prior, and least strengths, that are tried for better lists."""
+NO_HABITS = Habits(strength=0.0)
+
+
+class TrialLaw(NamedTuple):
+    """What trials need of a law: P(a ∈ S), the weights of its components, their P_c(a ∈ S), and P(component | basket) of baskets."""
+
+    popularity: FloatArray
+    weights: FloatArray
+    inclusions: FloatArray
+    posterior: Callable[[Baskets], FloatArray]
+
+    @property
+    def has_missions(self) -> bool:
+        """Whether there are several components."""
+        return len(self.weights) > 1
+
+
+def halves(trips: Trips, fraction: float, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+    """Return customers who came again, in two parts: those on whom habits are fitted, about this fraction, and others."""
+    n_of = np.bincount(trips.who)
+    shuffled = rng.permutation(np.flatnonzero(n_of > 1))
+    n = min(max(1, round(fraction * len(shuffled))), len(shuffled) - 1)
+    first, second = (
+        np.sort(part[: max(1, np.searchsorted(np.cumsum(n_of[part]), MAX_ORDERS))])
+        for part in (shuffled[:n][:MAX_CUSTOMERS], shuffled[n:][:MAX_CUSTOMERS])
+    )
+    return first, second
+
+
+def fit_habits(law: TrialLaw, trips: Trips, *parts: IntArray) -> tuple[Habits, dict[str, Any]]:
+    """Return habits that suit the customers of the first part, and a report on what those of the second gain."""
+    trials = [Trial(Cases.of(trips, part), law) for part in parts]
+    habits = _most_likely(trials, trips.times is not None)
+    habits = _with_best_missions(trials, habits)
+    habits = best_of(trials, [_sharper(habits, share, least) for share, least in SHARPER])
+    return habits, {"fitted": True, "customers": [len(part) for part in parts], **_report(trials[1], habits)}
+
+
+def _most_likely(trials: Sequence[Trial], has_times: bool) -> Habits:
+    """Return the best habits by basket or by time, of each evenness, with or without own missions; the likeliest first."""
+    clocks = [
+        likeliest(trials[0].cases, trials[0].law.popularity, by_time) for by_time in (False, True)[: 1 + has_times]
+    ]
+    clocks.sort(key=lambda habits: -trials[0].scores(habits)[1].mean())
+    sizes = trials[0].cases.trips.baskets.sizes
+    priors = (None, MISSION_PRIORS[0]) if trials[0].law.has_missions else (None,)
+    ways = [clock.even(gamma, sizes, prior) for prior in priors for clock in clocks for gamma in EVENNESS]
+    for trial in trials:
+        trial.learn([way for way in ways if way.mission_prior is not None])
+    return best_of(trials, ways)
+
+
+def _with_best_missions(trials: Sequence[Trial], habits: Habits) -> Habits:
+    """Return habits with the best number of baskets that own missions begin with, if there are own missions."""
+    if habits.mission_prior is None:
+        return habits
+    unit = habits.mission_prior / MISSION_PRIORS[0]
+    return best_of(trials, [habits._replace(mission_prior=prior * unit) for prior in MISSION_PRIORS])
+
+
+def _sharper(habits: Habits, share: float, least: float) -> Habits:
+    return habits._replace(prior=share * habits.prior, strength=max(least, habits.strength))
+
+
+def _report(trial: Trial, habits: Habits) -> dict[str, Any]:
+    """Return what customers gain by habits, and by missions of their own."""
+    found: dict[str, Any] = {}
+    lists, likely = trial.scores(habits)
+    if trial.law.has_missions:
+        others, likely_then = trial.scores(habits._replace(mission_prior=None))
+        found["own missions"] = {
+            "gain": float((likely - likely_then).mean()),
+            "recall@10 + NDCG@10": float((lists - others).mean()),
+            "kept": habits.mission_prior is not None,
+        }
+    found["gain"] = float((likely - trial.scores(NO_HABITS)[1]).mean())
+    found["recall@10"] = [float(trial.recall(way).mean()) for way in (habits, NO_HABITS)]
+    return found
+
+
+def likeliest(cases: Cases, chances: FloatArray, by_time: bool) -> Habits:
+    """Return the δ, κ and α that make the targets most likely, with decay by basket or by time."""
+    own = chances[cases.items]
+
+    def habits_at(x: FloatArray) -> Habits:
+        decay, prior, strength = np.clip(x, -8, 8).tolist()
+        return Habits(float(expit(decay)), by_time, float(np.exp(prior)), float(expit(strength)))
+
+    start = np.array([logit(0.95), np.log(5.0), logit(0.7)])
+    simplex = start + np.vstack([np.zeros(3), np.eye(3)])
+    end = minimize(
+        lambda x: -cases.gains(habits_at(x), own).mean(), start, method="Nelder-Mead",
+        options={"xatol": 0.05, "fatol": 1e-4, "maxfev": 80, "initial_simplex": simplex},
+    )  # fmt: skip
+    gaps = cases.weeks[cases.baskets == 0]
+    return habits_at(end.x)._replace(gap=float(np.median(gaps)) if cases.trips.times is not None else 1.0)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Cases, and a law by which habits are tried on them. ``sums`` are :meth:`Cases.own_missions` of habits by their clock and evenness."""
+
+    cases: Cases
+    law: TrialLaw
+    sums: dict[tuple[bool, float], FloatArray] = field(default_factory=dict)
+    found: dict[tuple[bool, float, float | None], Chances] = field(default_factory=dict)
+
+    def learn(self, ways: Sequence[Habits]) -> None:
+        """Look up the missions of all baskets once, for these habits, if there are any."""
+        found = self.cases.own_missions(ways, self.law.posterior) if ways else []
+        self.sums.update({(way.by_time, way.evenness): each for way, each in zip(ways, found)})
+
+    def chances(self, habits: Habits) -> Chances:
+        """Return what the law says, with own missions if there are any."""
+        prior = habits.mission_prior
+        key = (habits.by_time, habits.evenness, prior) if prior is not None else (False, 0.0, None)
+        if key not in self.found:
+            self.found[key] = self.cases.chances(self._everybody if prior is None else self._by_missions(habits, prior))
+        return self.found[key]
+
+    def _everybody(self, part: slice) -> AnyArray:
+        """Return the chances of all items in some cases, the same in each."""
+        return np.tile(self.law.popularity, (part.stop - part.start, 1))
+
+    def _by_missions(self, habits: Habits, prior: float) -> Callable[[slice], AnyArray]:
+        """Return a function that returns the chances of all items in some cases, by the own missions of each."""
+        sums = self.sums[habits.by_time, habits.evenness]
+        inclusions = self.law.inclusions.astype(np.float32)
+        weights = (sums + prior * self.law.weights.astype(np.float32)) / (self.cases.mass(habits) + prior)[:, None]
+        return lambda part: weights[part] @ inclusions
+
+    def recall(self, habits: Habits) -> FloatArray:
+        """Return recall@10 of each customer."""
+        return self.cases.by_customer(self.cases.listed(habits, self.chances(habits))[0])
+
+    def scores(self, habits: Habits) -> tuple[FloatArray, FloatArray]:
+        """Return recall@10 + NDCG@10 and the log-likelihood, means over the cases of each customer."""
+        cases, chances = self.cases, self.chances(habits)
+        recall, ndcg = cases.listed(habits, chances)
+        return cases.by_customer(recall + ndcg), cases.by_customer(cases.whole(habits, chances))
+
+
+def best_of(trials: Sequence[Trial], ways: Sequence[Habits]) -> Habits:
+    """Return the habits with the best lists in the first trial; the first ones, unless they gain, in the other trial, too."""
+    first = [trial.scores(ways[0]) for trial in trials]
+    best = max(ways, key=lambda way: float(trials[0].scores(way)[0].mean()))
+    changes = [[new - old for new, old in zip(trial.scores(best), each)] for trial, each in zip(trials, first)]
+    return (
+        best if is_gain(*changes[0][:1], *changes[1][:1]) and not any(is_loss(one[1]) for one in changes) else ways[0]
+    )
+
+
+def is_gain(validation: FloatArray, others: FloatArray) -> bool:
+    """Return whether a change gains by more than two standard errors, and on other customers, too."""
+    error = validation.std() / np.sqrt(max(1, len(validation)))
+    return bool(validation.mean() > 2 * error and others.mean() > 0)
+
+
+def is_loss(changes: FloatArray) -> bool:
+    """Return whether a change loses by more than a standard error."""
+    return bool(changes.mean() < -changes.std() / np.sqrt(max(1, len(changes))))
