@@ -16,6 +16,7 @@ pytest.importorskip("httpx", reason="needs httpx: pip install 'ndpp[dev]'")
 
 import ndpp
 from ndpp import answers
+from ndpp.answers.heard import Heard
 from ndpp.baskets.orders import Orders
 from ndpp.cli.app import run
 from ndpp.datasets import shelf_kernel
@@ -327,11 +328,15 @@ def test_unknown_items_of_a_boost_can_be_skipped(model: Asked):
 
 def test_a_boost_is_prepared_once():
     prepared = answers.Prepared(trips(), boost={"tea": 2})
-    boosted = prepared.boosted()
+
+    def under(**boost: float) -> answers.Prepared:
+        return Heard.of(prepared, boost=boost).listing()
+
+    boosted = under()
     assert boosted.missions is prepared.missions  # they keep their names
     for factor in range(3, 6):
-        assert prepared.boosted({"jam": factor}) is prepared.boosted({"jam": factor})
-        assert prepared.boosted({"jam": 1}) is boosted
+        assert under(jam=factor) is under(jam=factor)
+        assert under(jam=1) is boosted
     assert answers.recommend(prepared, ["jam"]).items == answers.recommend(trips(), ["jam"], boost={"tea": 2}).items
     assert answers.probability(prepared, ["jam"]) == answers.probability(trips(), ["jam"])  # says what the model says
 

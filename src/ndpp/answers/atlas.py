@@ -7,8 +7,6 @@ mixture, they are of a kind if they belong to the same missions: their profiles 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ndpp._types import FloatArray, IntArray
@@ -45,14 +43,15 @@ def _typical_of(law: Law, inclusions: FloatArray, missions: tuple[Mission, ...])
     return [missions[best].name for best in np.argmax(inside, axis=0)] if missions else [None] * inclusions.shape[1]
 
 
-def _features(law: Any, inclusions: FloatArray, items: IntArray) -> FloatArray:
+def _features(law: Law, inclusions: FloatArray, items: IntArray) -> FloatArray:
     """Return one row for each item; items of a kind have rows of similar directions."""
-    ties = getattr(law, "low_rank", None)
-    if ties is None:
+    kernel = law.as_kernel
+    if kernel is None:
         return np.asarray(np.sqrt(law.weights[:, None] * inclusions[:, items]).T)
+    ties = kernel.low_rank
     q, B = ties.q_rows(law.rows_of(items)), ties.coordinates.B
-    if law.background is not None:  # rows of X, which a background scales
-        q = q * np.sqrt(1 + law.background[items])[:, None]
+    if kernel.background is not None:  # rows of X, which a background scales
+        q = q * np.sqrt(1 + kernel.background[items])[:, None]
     values, vectors = np.linalg.eigh(q.T @ q)
     root = vectors * np.sqrt(np.maximum(values, 0.0))  # ‖q B root‖ is the norm of a row of L among these items
     return np.hstack([q @ B @ root, q @ B.T @ root])

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Protocol, TypeVar, Unpack
 
 import numpy as np
 
 from ndpp._stop import look
-from ndpp._types import FloatArray, IntArray, Items
+from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_items, check_values
 from ndpp.answers.atlas import draw_map
+from ndpp.answers.conditions import Names
 from ndpp.answers.mission import find_missions
 from ndpp.answers.records import Item, Map, Mission, names_of
 from ndpp.answers.search import LabelIndex
 from ndpp.answers.table import ItemTable
+from ndpp.customers import Customers
 from ndpp.errors import InvalidInputError, PrecisionError
 from ndpp.items.base import look_up_cdf
+from ndpp.laws.ask import Ask, Conditions, Factors, Person
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit
 from ndpp.linalg.size_law import tilted_law
-from ndpp.samplers import Exact
+from ndpp.samplers import Exact, Sampler
 from ndpp.samplers.base import stream, stream_key
 from ndpp.samplers.exact.node_route import NodesRoute, State
 from ndpp.samplers.exact.routes import Unfinished
@@ -36,25 +39,31 @@ MISSIONS, TYPICAL = 12, 12
 """Missions for reading, and items by which each is described."""
 MAPPED = 300
 """Items of a map."""
-LEFT = 6
+N_ADDED = 6
 """Items that are often added to a basket. What is prepared for it serves four to eight."""
 MEMORY = 2**30
 """Most bytes of matrices that the sampler of a model keeps."""
-VARIANTS = 4
-"""Contexts, boosts and customers whose laws are kept."""
-NEARLY = 1e-12
-"""The factor of items that are out of stock, beside baskets that hold some of these."""
+KEPT = 4
+"""Conditions, and customers under each, whose laws are kept."""
 
 
 class once(cached_property[T]):
     """A property that is computed when first asked for, by one thread while others wait."""
 
-    def __get__(self, instance: Any, owner: type[Any] | None = None) -> T:  # type: ignore[override]
+    def __get__(self, instance: Prepared | None, owner: type | None = None) -> T:  # type: ignore[override]
         if instance is None:
             return self  # type: ignore[return-value]
         with instance._lock:
             found: T = super().__get__(instance, owner)
             return found
+
+
+class NamedPerson(Person, Protocol):
+    """A customer whom caches know."""
+
+    @property
+    def key(self) -> Hashable:
+        """What tells one customer from another."""
 
 
 class Prepared:
@@ -65,25 +74,31 @@ class Prepared:
     what to buy: recommendations, their reasons and draws. With ``customers`` (:class:`ndpp.Customers`) such questions may name one.
     """
 
-    gone: IntArray = np.empty(0, np.int64)
-    """Items that are out of stock."""
+    law: Law
+    table: ItemTable | None
+    customers: Customers | None
+    factors: FloatArray | None = None
+    _kept: dict[Hashable, Conditional]
 
-    def __init__(self, model: Any, table: ItemTable | None = None, boost: Any = None, customers: Any = None) -> None:
-        self.law: Any = Law.required(model)
-        self.table, self.customers = table, customers
-        self.factors = None if boost is None else self.factors_of(boost)
-        self._lock, self._variants = threading.RLock(), dict[tuple[Any, ...], Derived]()
+    def __init__(
+        self,
+        model: object,
+        table: ItemTable | None = None,
+        boost: Factors | None = None,
+        customers: Customers | None = None,
+    ) -> None:
+        self.law, self.table, self.customers = Law.required(model), table, customers
+        self._lock, self._kept = threading.RLock(), {}
+        self.factors = self.factors_of(boost)
 
     @classmethod
-    def of(cls, model: Any, context: Any = None, *, unknown: str = "error") -> Prepared:
-        """Return a law, fitted estimator or prepared model as a prepared one, in a context as ``law.at`` takes it if there is one."""
-        own = model if isinstance(model, Prepared) else cls(model)
-        law = own.law.at(context, unknown=unknown) if context else own.law
-        return own if law is own.law else own._kept(("context", law.weights.tobytes()), lambda: InContext(own, law))
+    def of(cls, model: object) -> Prepared:
+        """Return a law, fitted estimator or prepared model as a prepared one."""
+        return model if isinstance(model, Prepared) else cls(model)
 
     # -- names ---------------------------------------------------------------------------------------------------------------
 
-    def ids(self, items: Any, argument: str = "basket", skipped: list[Item] | None = None) -> IntArray:
+    def ids(self, items: Names, argument: str = "basket", skipped: list[Item] | None = None) -> IntArray:
         """Return the ids of distinct items: a string is a label, an integer an id, also in one list.
 
         Items that are not in the catalogue raise an error, or are left out and added to ``skipped`` if it is given.
@@ -95,81 +110,80 @@ class Prepared:
         labels = [item for item in items if isinstance(item, str)]
         if 0 < len(labels) < len(items):
             known = dict(zip(labels, self.law.ids(labels).tolist()))
-            items = [known.get(item, item) for item in items]
+            items = [known[item] if isinstance(item, str) else item for item in items]
         return check_items(items, self.law, argument)
 
-    def names(self, items: Any, *, ids: bool = False) -> list[Any]:
+    def names(self, items: Sequence[int] | IntArray, *, ids: bool = False) -> list[Item]:
         """Return items as labels, or as ids if these are wanted or there are no labels."""
         return names_of(self.law, items, ids=ids)
 
-    def limits(
-        self, limits: Any, *, given: Items = (), candidates: Items | None = None, exclude: Items = ()
-    ) -> list[Limit]:
-        """Return limits on baskets that hold given items and candidates, but no excluded items; those in words by the table."""
-        chosen: list[Any] = [limits] if isinstance(limits, Limit | str) else list(limits)
+    def limits(self, limits: Limit | str | Sequence[Limit | str], possible: IntArray | None = None) -> list[Limit]:
+        """Return limits on baskets of ``possible`` items, by default of all; those in words by the table."""
+        chosen = [limits] if isinstance(limits, Limit | str) else list(limits)
         words = [one for one in chosen if isinstance(one, str)]
+        kept = [one for one in chosen if not isinstance(one, str)]
         if not words:
-            return chosen
+            return kept
         if self.table is None:
             raise InvalidInputError(
                 f"in words, such as {words[0]!r}, need a table of the items", argument="limits", advice="Name one with {table}"
             )  # fmt: skip
-        everything = np.arange(self.law.n_items)
-        left = np.isin(everything, everything if candidates is None else candidates) & ~np.isin(everything, exclude)
-        possible = left | np.isin(everything, given)
-        return [one for one in chosen if not isinstance(one, str)] + self.table.limits(words, possible)
-
-    # -- boosts --------------------------------------------------------------------------------------------------------------
-
-    def boosted(
-        self, boost: Any = None, given: Items = (), skipped: list[Item] | None = None, *, drawn: bool = False
-    ) -> Prepared:
-        """Return the model with the odds of items times factors, its own and those of ``boost``; itself if there are none.
-
-        What is given is not out of stock, even if its factor is zero: any other factor has the same effect. For draws it gets 1. For
-        probabilities everything that is out of stock gets nearly zero, so that one law serves all such baskets.
-        """
-        factors = self.factors
-        if boost is not None and len(boost):
-            factors = self.factors_of(boost, skipped) * (1.0 if factors is None else factors)
-        if factors is None or (factors == 1).all():
-            return self
-        held, gone = np.asarray(given, np.int64), np.flatnonzero(factors == 0)
-        held = held[factors[held] == 0]
-        if len(held):
-            factors = factors.copy()
-            factors[held if drawn else gone] = 1.0 if drawn else NEARLY
-        return self._kept(("boost", factors.tobytes()), lambda: Variant(self, lambda: self.law.tilt(factors), gone))
-
-    def personal(self, person: Any) -> Prepared:
-        """Return the model of a customer's baskets (``ndpp.answers.personal.Person``)."""
-        people = self.people
-        return self._kept(
-            ("customer", id(people), *person[1:]), lambda: Variant(self, lambda: people.law(**person.asked), self.gone)
+        return kept + self.table.limits(
+            words, None if possible is None else np.isin(np.arange(self.law.n_items), possible)
         )
 
-    @property
-    def people(self) -> Any:
-        """The customers, over this law."""
-        return self.customers
+    def factors_of(self, boost: Factors | None, skipped: list[Item] | None = None) -> FloatArray | None:
+        """Return the factors of the odds of all items, those of the model and of a boost; None if all are one."""
+        factors = self.factors
+        if boost is not None and len(boost):
+            if isinstance(boost, Mapping):
+                catalogue = self.law.catalogue
+                named: dict[int | str, float] = dict(boost.items())
+                if self.law.labels is None:  # JSON has no numbers for keys
+                    named = {int(item) if str(item).isdecimal() else item: factor for item, factor in named.items()}
+                items = self.ids(list(named), "boost", skipped)
+                boost = dict(zip(items.tolist(), (factor for item, factor in named.items() if item in catalogue)))
+            found = check_values(boost, self.law, "boost", default=1.0)
+            factors = found if factors is None else found * factors
+        return None if factors is None or (factors == 1).all() else factors
 
-    def _kept(self, key: tuple[Any, ...], make: Callable[[], Derived]) -> Derived:
-        """Return a model of which the last few are kept; it is made without its law, so that other questions go on."""
+    def components_of(self, mission: str) -> tuple[int, ...]:
+        """Return the components of a mission, given by name or by its number, from 1."""
+        found = self.missions
+        if not found:
+            raise InvalidInputError("is for mixtures; this model is a single kernel", argument="mission")
+        for number, one in enumerate(found, 1):
+            if mission in (one.name, str(number)):
+                return one.components
+        if mission in (self.law.names or ()):
+            return (self.law.component(mission),)
+        raise InvalidInputError(
+            f"{mission!r} is none of this model, which has {len(found)}; see their list", argument="mission"
+        )
+
+    # -- conditions ----------------------------------------------------------------------------------------------------------
+
+    def under(self, ask: Ask, person: NamedPerson | None = None) -> Prepared:
+        """Return the model under conditions, of which the last few are kept; itself, if nothing is said."""
+        own: Prepared = self
+        if ask.weights is not None or ask.factors is not None or len(ask.excluded):
+            own = self._keep(ask.key, lambda: Conditional(self, ask))
+        return own if person is None else own._keep(person.key, lambda: Conditional(self, ask, person))
+
+    def _keep(self, key: Hashable, make: Callable[[], Conditional]) -> Conditional:
+        """Return a model that was kept, or make it, without its law, so that other questions go on."""
         with self._lock:
-            found = self._variants.pop(key) if key in self._variants else make()
-            self._variants[key] = found
-            if len(self._variants) > VARIANTS:
-                del self._variants[next(iter(self._variants))]
+            found = self._kept.pop(key) if key in self._kept else make()
+            self._kept[key] = found
+            if len(self._kept) > KEPT:
+                del self._kept[next(iter(self._kept))]
         return found
 
-    def factors_of(self, boost: Any, skipped: list[Item] | None = None) -> FloatArray:
-        """Return a factor for every item, 1 where a mapping has none."""
-        if isinstance(boost, Mapping):
-            if self.law.labels is None:  # JSON has no numbers for keys
-                boost = {int(item) if str(item).isdecimal() else item: factor for item, factor in boost.items()}
-            items = self.ids(list(boost), "boost", skipped)
-            boost = dict(zip(items.tolist(), (factor for item, factor in boost.items() if item in self.law.catalogue)))
-        return check_values(boost, self.law, "boost", default=1.0)
+    @property
+    def people(self) -> Customers:
+        """The customers, over this law."""
+        assert self.customers is not None
+        return self.customers
 
     # -- what many answers share ---------------------------------------------------------------------------------------------
 
@@ -222,8 +236,8 @@ class Prepared:
     @once
     def sampler(self) -> Exact | None:
         """The exact sampler of all baskets of a kernel without background, of which all is ties; None for other laws."""
-        plain = getattr(self.law, "low_rank", None) is self.law
-        return Exact.prepare(self.law, memory=MEMORY) if plain else None
+        kernel = self.law.as_kernel
+        return Exact.prepare(kernel, memory=MEMORY) if kernel is not None and kernel.background is None else None
 
     @once
     def map(self) -> Map:
@@ -234,57 +248,51 @@ class Prepared:
 
     def prepare_components(self) -> None:
         """Prepare what draws from the components of a mixture with shared ties, the most probable first, as far as memory goes."""
-        for left in (None, LEFT):
+        for left in (None, N_ADDED):
             prepare_components(self.law, MEMORY, left)
 
-    def draw(
-        self,
-        n: int,
-        seed: int,
-        *,
-        given: Items = (),
-        size: int | None = None,
-        exclude: Items = (),
-        candidates: Items | None = None,
-        limits: Any = (),
-    ) -> list[list[int]]:
-        """Return ``n`` baskets as sorted ids, those of ``law.sample(n, …, rng=seed)``.
-
-        Beside the given items they hold candidates, if these are listed, and no excluded item.
-        """
-        own, kept = self.sampler, self.limits(limits, given=given, candidates=candidates, exclude=exclude)
-        if own is None or candidates is not None or len(exclude) or kept:
-            law = self.law if candidates is None else self.law.restrict(np.union1d(candidates, given))
-            sampler: Any = law.sampler(size=size, given=given, exclude=exclude, memory=MEMORY, limits=kept)
+    def draw(self, n: int, seed: int, **conditions: Unpack[Conditions]) -> list[list[int]]:
+        """Return ``n`` baskets as sorted ids, those of ``law.sample(n, …, rng=seed)``."""
+        ask, own = self.law.ask(**conditions), self.sampler
+        given, size = ask.given, ask.size
+        if own is None or len(ask.excluded) or len(ask.limits):
+            sampler: Sampler = self.law.sampler(memory=MEMORY, **conditions)
         else:
-            is_begun = own.route != Sweep.name if size is None else len(given) < size <= self.law.rank
+            is_begun = own.route != Sweep.name if size is None else len(given) < size <= self.law.max_size
             if not own.symmetric and is_begun:
                 # A basket that never occurs has no precise answer here: the careful way below knows, and says so.
                 with contextlib.suppress(PrecisionError):
                     return list(_shared(own, given, size, n, seed))
             # A symmetric kernel has no circles, and one decomposition per basket is soon made; the table is that of all baskets.
             sampler = own.to_complete(given, size)
-        found: list[list[int]] = sampler.sample(n, rng=seed).baskets.to_lists()
-        return found
+        return sampler.sample(n, rng=seed).baskets.to_lists()
 
 
-class Derived(Prepared):
-    """A model for a context, a boost or a customer. It has the missions of the ``plain`` one, so that they keep their names."""
+class Conditional(Prepared):
+    """A model under conditions, of a customer if one is named. It has the missions of the ``plain`` one, so that they keep their names."""
 
-    plain: Prepared
-    _bound: tuple[Any, Any] = (None, None)
+    def __init__(self, plain: Prepared, ask: Ask, person: NamedPerson | None = None) -> None:
+        self.plain, self.ask, self.person, self.table, self.factors = plain, ask, person, plain.table, None
+        self._lock, self._kept = threading.RLock(), {}
+        self._bound: tuple[Customers, Customers] | None = None
+
+    @once
+    def law(self) -> Law:  # type: ignore[override]
+        """The law, which may take seconds to make."""
+        law, ask = self.plain.law, self.ask
+        return law.under(ask if self.person is None else ask.whose(law.under(ask.of_law), self.person))
 
     @property
-    def customers(self) -> Any:
+    def customers(self) -> Customers | None:
         """The customers of the model."""
         return self.plain.customers
 
     @property
-    def people(self) -> Any:
+    def people(self) -> Customers:
         """The customers of the model, over this law."""
-        found = self.customers
+        found = self.plain.people
         with self._lock:
-            if self._bound[0] is not found:
+            if self._bound is None or self._bound[0] is not found:
                 self._bound = found, found.with_law(self.law)
             return self._bound[1]
 
@@ -293,46 +301,26 @@ class Derived(Prepared):
         """The missions of the model."""
         return self.plain.missions
 
-
-class InContext(Derived):
-    """A prepared law in a context: its components are those of the plain one."""
-
-    def __init__(self, plain: Prepared, law: Any) -> None:
-        self.plain, self.law, self.table, self.factors = plain, law, plain.table, plain.factors
-        self._lock, self._variants = threading.RLock(), dict[tuple[Any, ...], Derived]()
-
     @once
     def inclusions(self) -> FloatArray:
-        """Those of the plain law."""
-        return self.plain.inclusions
+        """Those of the plain law, if its components are the same."""
+        same = self.person is None and self.ask.factors is None and not len(self.ask.excluded)
+        return self.plain.inclusions if same else np.asarray(self.law.component_inclusions())
 
     @property
-    def sizes(self) -> FloatArray | None:
+    def sizes(self) -> FloatArray | None:  # type: ignore[override]
         """P(|S| = k), if that of the plain law is known."""
-        return None if self.plain.sizes is None else np.asarray(self.law.size_distribution())
+        return None if self.plain.sizes is None else self.law.size_distribution()
 
 
-class Variant(Derived):
-    """The law of a model for a boost or a customer."""
-
-    def __init__(self, plain: Prepared, make: Callable[[], Any], gone: IntArray) -> None:
-        self.plain, self.make, self.gone, self.table, self.factors = plain, make, gone, plain.table, None
-        self._lock, self._variants = threading.RLock(), dict[tuple[Any, ...], Derived]()
-
-    @once
-    def law(self) -> Any:
-        """The law, which may take seconds to make."""
-        return self.make()
-
-
-def _shared(sampler: Exact, given: Items, size: int | None, n: int, seed: int) -> Iterator[list[int]]:
+def _shared(sampler: Exact, given: IntArray, size: int | None, n: int, seed: int) -> Iterator[list[int]]:
     """Draw from the sampler of the whole law, whose chains begin with the given items. The draws are those of their own sampler.
 
     A basket is put into the circles of the whole law item by item, O(N r²) each, where its own sampler would compute N inverses first.
     """
     kernel, key = sampler.kernel, stream_key(seed)
     rows = np.sort(kernel.rows_of(given, "given"))
-    sizes, clock, states = np.ones(1), None, dict[int, Any]()
+    sizes, clock, states = np.ones(1), None, dict[int, State]()
     if size is None:
         law = tilted_law(kernel.coordinates, 1.0, kernel.q_rows(rows))
         if law.log_weight == -np.inf:

@@ -7,51 +7,49 @@ labels, with ``ids=True`` by ids.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
 from ndpp._types import FloatArray, IntArray
-from ndpp._validation import check_choice
 from ndpp.answers import records as r
 from ndpp.answers.atlas import draw_map
+from ndpp.answers.conditions import Names, Said
+from ndpp.answers.heard import Heard
 from ndpp.answers.mission import find_missions
-from ndpp.answers.personal import Person
+from ndpp.answers.personal import NamedCustomer
 from ndpp.answers.prepared import MAPPED, MISSIONS, Prepared
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
-from ndpp.inference import Ranking, Recommendation, Recommendations
+from ndpp.inference import PerCategory, Ranking, Recommendation, Recommendations
 from ndpp.inference.ranking import DAMPING, Rule
 from ndpp.inference.scores import scores_of_one, scores_or_nan
 
 PROBABLE = 0.01
 """Missions of a smaller probability are not told."""
-MOST = 1 - 1e-12
+MAX_CHANCE = 1 - 1e-12
 """Probabilities are taken to be no larger, so that odds are finite."""
 
 
 def recommend(
-    model: Any,
-    basket: Any,
+    model: object,
+    basket: Names,
     *,
     why: bool = False,
     ids: bool = False,
-    unknown: str = "error",
-    context: Any = None,
-    boost: Any = None,
-    customer: str | int | None = None,
-    history: Sequence[Any] | None = None,
-    **options: Any,
+    n: int = 10,
+    ranking: Ranking | str = Ranking.CONTINUATION,
+    damping: float | None = None,
+    support: float | None = None,
+    per_category: PerCategory | None = None,
+    **said: Unpack[Said],
 ) -> r.Recommended:
     """Return the best items for a basket; with ``why``, what each score owes to what.
 
-    ``options`` are those of :func:`ndpp.recommend`: ``n``, ``candidates``, ``ranking``, ``damping``, ``support``, ``per_category`` and
-    ``limits``, which may be in words if the model has a table (:class:`ItemTable`); and ``exclude``, items that are never recommended.
-    With ``unknown="skip"``, items that are not in the catalogue are left out, and named in the answer as ``skipped``. ``context`` holds
-    columns and their values, as ``law.at`` takes them, and ``boost`` factors as in ``law.tilt``: the odds of an item times its factor,
-    and 0 for what is out of stock. If the model has customers, ``customer`` is the id of one, or ``history`` the baskets of one, oldest
-    first: the answer is that of :class:`ndpp.Customers`.
+    ``n``, ``ranking``, ``damping``, ``support`` and ``per_category`` are those of :func:`ndpp.recommend`; what else is ``said`` are
+    conditions (:class:`~ndpp.answers.conditions.Said`). Candidates, exclusions and limits say what may be listed; context, mission and
+    boost change the law. For a ``customer``, or one with this ``history``, the answer is that of :class:`ndpp.Customers`.
 
     Examples
     --------
@@ -61,42 +59,44 @@ def recommend(
     butter         0.615      0.4355        1  1.412     None  bread     0.615
     tomato sauce  0.3174      0.3174        1      1     None  None     0.3174
     """
-    own, skipped = Prepared.of(model, context, unknown=unknown), _skipping(unknown)
-    given = own.ids(basket, skipped=skipped)
-    person = Person.of(own, customer, history, skipped)
-    own = own.boosted(boost, given, skipped)
-    listed = _listed(own, given, skipped, person, **options)
+    heard = Heard.of(model, basket, **said)
+    order: Order = {"n": n, "ranking": ranking, "damping": damping, "support": support, "per_category": per_category}
+    own, given, person, listed = heard.listing(), heard.given, heard.person, _listed(heard, heard.person, order)
     rule = Rule.of(own.law, popularity=own.popularity, **listed)
     best = rule.best_for(given) if person is None else own.people.recommend(basket=given, **person.asked, **listed)
-    return _recommended(own, given, rule, best, person, why=why, ids=ids, skipped=_distinct(skipped))
+    return _recommended(own, given, rule, best, person, why=why, ids=ids, skipped=heard.skipped)
 
 
 def recommend_each(
-    model: Any,
+    model: object,
     baskets: Baskets,
     *,
     why: bool = False,
     ids: bool = False,
-    boost: Any = None,
     customers: Sequence[str | int] | None = None,
-    **options: Any,
+    n: int = 10,
+    ranking: Ranking | str = Ranking.CONTINUATION,
+    damping: float | None = None,
+    support: float | None = None,
+    per_category: PerCategory | None = None,
+    **said: Unpack[Said],
 ) -> Recommendations[r.Recommended]:
     """Return :func:`recommend` of each basket, None for baskets of probability zero: thousands of baskets in a few seconds.
 
     ``customers`` are the ids of those whose baskets these are. All are ordered alike: as next baskets if all are empty, else as baskets
     that have begun.
     """
-    plain, given = Prepared.of(model), np.unique(baskets.indices)
-    own = plain.boosted(boost, given)
-    people = [None] * len(baskets) if customers is None else Person.each(plain, customers)
-    listed = _listed(own, given, None, next(iter(people), None), **options)
+    heard = Heard.of(model, np.unique(baskets.indices), **said)
+    people = [None] * len(baskets) if customers is None else NamedCustomer.each(heard.own, customers)
+    order: Order = {"n": n, "ranking": ranking, "damping": damping, "support": support, "per_category": per_category}
+    own, listed = heard.listing(), _listed(heard, next(iter(people), None), order)
     rule = Rule.of(own.law, popularity=own.popularity, **listed)
     if customers is None:
         each = rule.best_of_each(baskets)
     elif rule.ranking.is_whole:
         each = [own.people.recommend(one, basket, **listed) for one, basket in zip(customers, baskets)]
     else:
-        each = own.people.recommend_many(list(map(str, customers)), baskets if len(given) else None, **listed)
+        each = own.people.recommend_many(list(map(str, customers)), baskets if len(heard.given) else None, **listed)
     found = (
         best and _recommended(own, basket, rule, best, person, why=why, ids=ids)
         for basket, best, person in zip(baskets, each, people)
@@ -105,64 +105,52 @@ def recommend_each(
 
 
 def why(
-    model: Any,
-    basket: Any,
+    model: object,
+    basket: Names,
     item: r.Item,
     *,
-    ranking: str = Ranking.CONTINUATION,
+    ranking: Ranking | str = Ranking.CONTINUATION,
     ids: bool = False,
-    unknown: str = "error",
-    context: Any = None,
-    boost: Any = None,
+    **said: Unpack[Said],
 ) -> r.Explained:
     """Return what the score of one item for a basket owes to popularity, to the mission and to ties.
 
-    ``unknown="skip"``, for items of the basket, ``context`` and ``boost`` are as in :func:`recommend`.
+    What is ``said`` is as in :func:`recommend`, but for customers; candidates, exclusions and limits have no effect on a score.
     """
-    own, kind, skipped = Prepared.of(model, context, unknown=unknown), Ranking(ranking), _skipping(unknown)
-    given, chosen = own.ids(basket, skipped=skipped), own.ids([item], "item")
+    heard, kind = Heard.of(model, basket, **said), Ranking(ranking)
+    if heard.person is not None:
+        raise InvalidInputError("has no reason of its own; recommend says why", argument="customer")
+    given, chosen = heard.given, heard.own.ids([item], "item")
     if chosen[0] in given:
         raise InvalidInputError("is in the basket already; explain an item that is not", argument="item")
-    own = own.boosted(boost, given, skipped)
-    if chosen[0] in own.gone:
+    if chosen[0] in heard.gone:
         raise ZeroProbabilityError(f"item {item!r} is out of stock, so there is no score to explain")
+    own = heard.listing()
     scores = scores_of_one(own.law, given, whole=kind.is_whole)[chosen]
     if not scores[0] > 0:
         raise ZeroProbabilityError(f"item {item!r} never occurs with this basket, so there is no score to explain")
     if kind is Ranking.LIFT:
         scores = scores / own.popularity[chosen]
     (reason,) = _reasons(own, given, Recommendation(chosen, scores), kind, ids=ids)
-    return r.Explained(**vars(reason), skipped=_distinct(skipped))
+    return r.Explained(**vars(reason), skipped=heard.skipped)
 
 
-def _listed(
-    own: Prepared, given: IntArray, skipped: list[r.Item] | None, person: Person | None, *, candidates: Any = None, exclude: Any = (),
-    limits: Any = (), damping: float | None = None, **options: Any,
-) -> dict[str, Any]:  # fmt: skip
+class Order(TypedDict):
+    """How items are ranked, and how many are listed."""
+
+    n: int
+    ranking: Ranking | str
+    damping: float | None
+    support: float | None
+    per_category: PerCategory | None
+
+
+def _listed(heard: Heard, person: NamedCustomer | None, order: Order) -> dict[str, Any]:
     """Return how items are ranked beside given ones, and which may be listed, as a rule takes it."""
-    allowed = allowed_items(own, candidates, exclude, skipped)
+    damping = order["damping"]
     if damping is None:
-        damping = DAMPING if person is None or len(given) else own.people.habits.damping
-    kept = own.limits(limits, given=given, candidates=allowed)
-    return {"candidates": allowed, "limits": kept, "damping": damping, **options}
-
-
-def allowed_items(own: Prepared, candidates: Any, exclude: Any, skipped: list[r.Item] | None) -> IntArray | None:
-    """Return the candidates without the excluded items, None if all may come."""
-    allowed = None if candidates is None else own.ids(candidates, "candidates", skipped)
-    never = np.union1d(own.ids(exclude, "exclude", skipped), own.gone)
-    if len(never):
-        allowed = np.setdiff1d(np.arange(own.law.n_items) if allowed is None else allowed, never)
-    return allowed
-
-
-def _skipping(unknown: str) -> list[r.Item] | None:
-    """Return a list for items that are skipped because they are not in the catalogue, None if these are errors."""
-    return [] if check_choice(unknown, "unknown", ("error", "skip")) == "skip" else None
-
-
-def _distinct(skipped: list[r.Item] | None) -> tuple[r.Item, ...]:
-    return tuple(dict.fromkeys(skipped or ()))
+        damping = DAMPING if person is None or len(heard.given) else heard.own.people.habits.damping
+    return {**order, "damping": damping, "candidates": heard.allowed, "limits": heard.limits}
 
 
 def _recommended(
@@ -170,7 +158,7 @@ def _recommended(
     basket: IntArray,
     rule: Rule,
     best: Recommendation,
-    person: Person | None,
+    person: NamedCustomer | None,
     *,
     why: bool,
     ids: bool,
@@ -239,7 +227,7 @@ def _odds(own: Prepared, chances: FloatArray, items: IntArray, ranking: Ranking)
     """Return what stands for the probabilities (…, n_items) of some items in scores: odds, or for continuations probabilities."""
     p = chances[..., items]
     if ranking is Ranking.COMPLETION:
-        p = np.minimum(p, MOST)
+        p = np.minimum(p, MAX_CHANCE)
         return np.asarray(p / (1 - p))
     return np.asarray(p / own.popularity[items] if ranking is Ranking.LIFT else p)
 
@@ -267,52 +255,41 @@ def _ties(
 
 
 def complete(
-    model: Any,
-    basket: Any = (),
+    model: object,
+    basket: Names = (),
     *,
     n: int = 1,
     size: int | None = None,
-    candidates: Any = None,
-    exclude: Any = (),
-    limits: Any = (),
     seed: int | None = None,
     ids: bool = False,
-    unknown: str = "error",
-    context: Any = None,
-    boost: Any = None,
-    customer: str | int | None = None,
-    history: Sequence[Any] | None = None,
+    **said: Unpack[Said],
 ) -> r.Completed:
-    """Return ``n`` exact samples that contain the basket, those of ``law.at(context).sample(n, given=basket, rng=seed)``.
+    """Return ``n`` exact samples that contain the basket, those of ``law.sample(n, given=basket, size=size, rng=seed, …)``.
 
-    ``limits`` are those of ``law.sample``; they may be in words if the model has a table (:class:`ItemTable`). With
-    ``unknown="skip"``, items that are not in the catalogue are left out, and named in the answer as ``skipped``. With a ``boost`` the
-    samples are those of ``law.tilt(boost)``, for a ``customer``, or the one with this ``history``, those of ``customers.law(customer)``.
+    What is ``said`` are conditions (:class:`~ndpp.answers.conditions.Said`).
     """
-    own, skipped = Prepared.of(model, context, unknown=unknown), _skipping(unknown)
+    heard = Heard.of(model, basket, **said)
     seed = secrets.randbelow(2**32) if seed is None else seed
-    given, only = own.ids(basket, skipped=skipped), None
-    if candidates is not None:
-        only = own.ids(candidates, "candidates", skipped)
-    never = own.ids(exclude, "exclude", skipped)
-    both = np.intersect1d(given, never)
-    if both.size:
-        name = own.names(both[:1])[0]
-        raise InvalidInputError(f"{name!r} is in the basket and in exclude; it can be in one of them")
-    person = Person.of(own, customer, history, skipped)
-    own = own.boosted(boost, given, skipped, drawn=True)
-    own = own if person is None else own.personal(person)
-    drawn = own.draw(n, seed, given=given, size=size, exclude=never, candidates=only, limits=limits)
-    held = set(given.tolist())
+    own, asked = heard.drawing(size)
+    drawn, held = own.draw(n, seed, **asked), set(heard.given.tolist())
     added = [[item for item in items if item not in held] for items in drawn]
     names = [tuple(tuple(own.names(items, ids=ids)) for items in pair) for pair in zip(drawn, added)]
-    return r.Completed(seed, tuple(r.Drawn(*pair) for pair in names), _distinct(skipped), person and person.kind)
+    kind = None if heard.person is None else heard.person.kind
+    return r.Completed(seed, tuple(r.Drawn(*pair) for pair in names), heard.skipped, kind)
 
 
-def probability(model: Any, basket: Any, *, unknown: str = "error", context: Any = None) -> r.Likelihood:
-    """Return how likely a basket is, and its probable missions; ``unknown="skip"`` and ``context`` are as in :func:`recommend`."""
-    own, skipped = Prepared.of(model, context, unknown=unknown), _skipping(unknown)
-    given, sizes = own.ids(basket, skipped=skipped), own.sizes
+def probability(
+    model: object,
+    basket: Names,
+    *,
+    unknown: str = "error",
+    context: Mapping[str, object] | None = None,
+    mission: str | None = None,
+) -> r.Likelihood:
+    """Return how likely a basket is, and its probable missions; ``unknown``, ``context`` and ``mission`` are as in :func:`recommend`."""
+    heard = Heard.of(model, basket, unknown=unknown, context=context, mission=mission)
+    own, given = heard.in_situation(), heard.given
+    sizes = own.sizes
     size, p = len(given), np.clip(own.popularity, 1e-300, 1 - 1e-12)
     log_prob = float(own.law.log_prob(given))
     of_size = 0.0 if sizes is None or size >= len(sizes) else float(sizes[size])
@@ -330,7 +307,7 @@ def probability(model: Any, basket: Any, *, unknown: str = "error", context: Any
         size_probability=None if sizes is None else _share(of_size),
         at_most=None if sizes is None else _share(sizes[: size + 1].sum()),
         missions=_probable(own, given),
-        skipped=_distinct(skipped),
+        skipped=heard.skipped,
     )
 
 
@@ -344,7 +321,7 @@ def _probable(own: Prepared, given: IntArray) -> tuple[r.MissionShare, ...]:
     return tuple(r.MissionShare(name, _share(share)) for share, name in probable if share > PROBABLE)
 
 
-def missions(model: Any, *, n: int | None = MISSIONS, n_items: int = 6) -> tuple[r.Mission, ...]:
+def missions(model: object, *, n: int | None = MISSIONS, n_items: int = 6) -> tuple[r.Mission, ...]:
     """Return at most ``n`` missions of a mixture, largest first: its components, similar ones merged.
 
     With ``n=None`` every component is a mission. Components that have names keep them, as long as they are not merged. A kernel is one
@@ -365,17 +342,17 @@ def missions(model: Any, *, n: int | None = MISSIONS, n_items: int = 6) -> tuple
     return find_missions(own.law, own.inclusions, n, n_items)
 
 
-def describe(model: Any, *, n: int = 5, sizes: bool = True) -> r.Description:
+def describe(model: object, *, n: int = 5, sizes: bool = True) -> r.Description:
     """Return what there is to know about a model: its shape, sizes, ``n`` most popular items, and missions.
 
     Without ``sizes`` there is no size distribution, which takes long for hundreds of components.
     """
     own = Prepared.of(model)
-    found = own.sizes if sizes else None
+    kernel, found = own.law.as_kernel, own.sizes if sizes else None
     best = np.argsort(-own.popularity, kind="stable")[:n]
     return r.Description(
         n_items=own.law.n_items,
-        rank=getattr(own.law, "rank", None),
+        rank=None if kernel is None else kernel.rank,
         n_components=len(own.law.weights),
         labelled=own.law.labels is not None,
         mean_size=float(own.popularity.sum()),
@@ -385,7 +362,7 @@ def describe(model: Any, *, n: int = 5, sizes: bool = True) -> r.Description:
     )
 
 
-def sizes(model: Any, item: r.Item, *, ids: bool = False) -> r.Sizes:
+def sizes(model: object, item: r.Item, *, ids: bool = False) -> r.Sizes:
     """Return how many items the baskets with an item hold; for a mixture of hundreds of components this takes a while.
 
     Examples
@@ -403,7 +380,7 @@ def sizes(model: Any, item: r.Item, *, ids: bool = False) -> r.Sizes:
     return r.Sizes(own.names([a], ids=ids)[0], _share(own.popularity[a]), law)
 
 
-def map_of(model: Any, *, n: int = MAPPED) -> r.Map:
+def map_of(model: object, *, n: int = MAPPED) -> r.Map:
     """Return a map of the ``n`` most popular items: items of a kind are close together. O(n_items · r² + n³).
 
     Examples
@@ -416,7 +393,7 @@ def map_of(model: Any, *, n: int = MAPPED) -> r.Map:
     return own.map if n == MAPPED else draw_map(own.law, own.inclusions, n, own.missions)
 
 
-def search(model: Any, query: str = "", *, limit: int = 20, offset: int = 0, ids: bool = False) -> r.Found:
+def search(model: object, query: str = "", *, limit: int = 20, offset: int = 0, ids: bool = False) -> r.Found:
     """Return the items whose names match, by prefix, part or with typing errors; without a query, the most popular items."""
     own = Prepared.of(model)
     items, total = own.index.search(query, limit, offset)
@@ -428,5 +405,5 @@ def _finite(value: float) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def _share(value: Any) -> float:
+def _share(value: float) -> float:
     return float(min(1.0, max(0.0, value)))

@@ -123,7 +123,7 @@ def _contenders(own: Prepared, a: int, others: IntArray, n: int) -> IntArray:
     block, bounds = np.array([a]), own.law.covariance_bounds(a, others) if len(others) > FIRST else None
     if bounds is None:
         return others
-    middle = sum(bounds) / 2
+    middle = (bounds[0] + bounds[1]) / 2
     hopes, guesses = (np.abs(_correlations(own, block, others, *ties)[1])[:, 0] for ties in (bounds, (middle, middle)))
     first = np.unique(np.argpartition(-guesses, FIRST, axis=1)[:, :FIRST])
     ties = own.law.mean_covariances(block, others[first])

@@ -18,6 +18,7 @@ from ndpp.cli.deliver import Starts, Target, deliver
 from ndpp.cli.journal import read_made_with
 from ndpp.cli.lists import Lists
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit
 from ndpp.samplers import Sampler
 from ndpp.samplers.registry import EXACT, SAMPLERS, Request, SamplerSpec
@@ -32,7 +33,6 @@ TOGETHER = 64
 """Baskets whose given items are prepared together."""
 Steps = Annotated[int | None, o.number("Steps of a walk; default: size².")]
 WalkStart = Annotated[Literal["uniform", "greedy"], typer.Option(help="Where a walk starts.")]
-MISSION = "Draw from one mission of a mixture: its name, or its number in ndpp info."
 FIRST = "Number of the first basket; basket i depends only on the seed and i."
 
 
@@ -49,11 +49,11 @@ def sampler_option(help: str, specs: dict[str, SamplerSpec]) -> Any:
     return typer.Option(metavar="NAME", help=f"{help}: {', '.join(specs)}.", autocompletion=complete, callback=check)
 
 
-def prepare(name: str, law: files.Law, request: Request, limits: Sequence[Limit] = ()) -> Sampler:
+def prepare(name: str, law: Law, request: Request, limits: Sequence[Limit] = ()) -> Sampler:
     """Return a prepared sampler of baskets that keep limits; a request that it cannot meet is a usage error."""
     spec, exact = SPECS[name], f"--sampler {EXACT.name}"
     # The samplers of the literature are defined for a single kernel.
-    serves = isinstance(law, LowRankKernel) or bool(spec.other_laws)
+    serves = law.as_kernel is not None or bool(spec.other_laws)
     files.require(serves, f"mixtures are drawn by {exact}; {name} needs a single kernel")
     files.require(spec.takes_given or not len(request.given), f"--given needs {exact}; {name} cannot condition")
     wrong = "of one size; give --size" if request.size is None else "of any size; omit --size"
@@ -73,10 +73,8 @@ def sample(
     *,
     number: Annotated[int, o.number("Number of baskets.", "--number", "-n")] = 1,
     size: o.Size = None,
-    at: o.At = None,
-    mission: Annotated[str | None, typer.Option(metavar="NAME", help=MISSION)] = None,
     given: o.Given = None,
-    limits: o.Limits,
+    conditions: o.ConditionOptions,
     who: Who,
     sampler: Annotated[str, sampler_option("Sampler", SPECS)] = EXACT.name,
     steps: Steps = None,
@@ -104,22 +102,18 @@ def sample(
       ndpp sample model.safetensors -n 5 --boost factors.csv --customers shop.customers --customer 17
       ndpp sample model.safetensors -n 500 | ndpp evaluate model.safetensors -
     """
-    kernel = files.load_model_at(model, at, unknown)
-    target = Target.checked(writing, kernel.labels, model, *limits.files, *who.files, resume=resume)
-    whose = who.asked(kernel, ids=writing.ids, unknown=unknown)
-    if mission is not None:
-        files.require(not any(whose.values()), "a mission is one of all customers; use either --mission or --customer")
-        kernel = files.of_mission(kernel, mission)
-    fixed = files.item_ids(kernel, given, ids=writing.ids)
-    lists = Lists(limits, writing.ids, encoding, unknown, who.load(kernel), whose)
-    allowed, chosen = lists.narrowed(kernel, fixed)
-    kept, how = lists.limited(kernel, kernel.one_basket(fixed), chosen)
-    ready = prepare(sampler, allowed, Request(size, fixed, steps, start, drawing.device), kept)
+    whole = files.load_model(model)
+    target = Target.checked(writing, whole.labels, model, *conditions.files, *who.files, resume=resume)
+    lists = Lists(conditions, writing.ids, encoding, unknown)
+    fixed = files.item_ids(whole, given, ids=writing.ids)
+    heard = lists.heard(whole, whole.one_basket(fixed), who)
+    allowed, _ = heard.shared()
+    ready = prepare(sampler, allowed, Request(size, fixed, steps, start, drawing.device), heard.limits)
     engine = "cpu" if ready.engine is None else "cuda"  # each draws other baskets from the same seed
     seed = _seed(drawing.seed, writing.output, resume=resume)
     made_with = {
-        "seed": seed, "first": first, "model_crc32": files.fingerprint(model), "sampler": sampler, "mission": mission, "size": size,
-        "given": fixed.tolist(), **chosen, **how, "at": sorted(at) if at else None, "steps": steps, "start": start, "device": engine,
+        "seed": seed, "first": first, "model_crc32": files.fingerprint(model), "sampler": sampler, "size": size,
+        "given": fixed.tolist(), **lists.told(heard), "steps": steps, "start": start, "device": engine,
     }  # fmt: skip
 
     def draw(done: int) -> Iterator[Baskets]:
@@ -140,8 +134,7 @@ def complete(
     number: Annotated[int, o.number("Number of completions per basket.", "--number", "-n", least=1)] = 1,
     size: o.Size = None,
     add: Annotated[int | None, o.number("Items to add to each basket, instead of --size.")] = None,
-    at: o.At = None,
-    limits: o.Limits,
+    conditions: o.ConditionOptions,
     who: Who,
     drawing: o.Drawing,
     writing: o.Writing,
@@ -157,23 +150,21 @@ def complete(
       ndpp complete model.safetensors half.csv --limit 'price<=20' --table products.csv
       cat half.txt | ndpp complete model.safetensors - --add 1
     """
-    kernel = files.load_model_at(model, at, reading.unknown)
+    whole = files.load_model(model)
     files.require(size is None or add is None, "use either --size, for the whole basket, or --add, for the new items")
-    target = Target.checked(writing, kernel.labels, model, baskets, *limits.files, *who.files, resume=resume)
-    whose = who.asked(kernel, ids=writing.ids, unknown=reading.unknown)
-    starts = files.given_baskets(kernel, given, baskets, reading, ids=writing.ids)
+    target = Target.checked(writing, whole.labels, model, baskets, *conditions.files, *who.files, resume=resume)
+    starts = files.given_baskets(whole, given, baskets, reading, ids=writing.ids)
     target = target._replace(starts=Starts(starts, number, from_file=baskets is not None))
-    lists = Lists(limits, writing.ids, reading.encoding, reading.unknown, who.load(kernel), whose)
-    allowed, chosen = lists.narrowed(kernel, np.unique(starts.indices))
-    apart = lists.apart(starts, chosen)
-    kept, how = lists.limited(kernel, starts, chosen)
+    lists = Lists(conditions, writing.ids, reading.encoding, reading.unknown)
+    heard = lists.heard(whole, starts, who)
+    allowed, apart = heard.shared()
     sizes = [size if add is None else n_given + add for n_given in starts.sizes.tolist()]
     if baskets is not None:
         files.check_sizes(allowed, starts, sizes)
     seed = _seed(drawing.seed, writing.output, resume=resume)
     made_with: dict[str, Any] = {
         "seed": seed, "model_crc32": files.fingerprint(model), "number": number, "size": size, "add": add, "device": drawing.device,
-        **chosen, **how, "at": sorted(at) if at else None, "given": [items.tolist() for items in starts],
+        **lists.told(heard), "given": [items.tolist() for items in starts],
     }  # fmt: skip
 
     def draw(done: int) -> Iterator[Baskets]:
@@ -182,7 +173,9 @@ def complete(
                 prepare_given(allowed, starts[i : i + TOGETHER], allowed._memory)
             begin, own = max(done, i * number), starts[i]
             others = np.setdiff1d(apart, own)
-            ready = allowed.sampler(size=sizes[i], given=own, exclude=others, device=drawing.device, limits=kept)
+            ready = allowed.sampler(
+                size=sizes[i], given=own, exclude=others, device=drawing.device, limits=heard.limits
+            )
             drawn = ready.stream((i + 1) * number - begin, rng=seed, n_jobs=drawing.jobs, first=begin)
             yield from (part.baskets for part in drawn)
 

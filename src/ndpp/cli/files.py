@@ -10,11 +10,10 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import typer
 
-from ndpp import answers
 from ndpp._types import IntArray
 from ndpp._validation import check_items
 from ndpp.baskets import Baskets
@@ -34,15 +33,13 @@ from ndpp.errors import (
 )
 from ndpp.laws.files import load, load_header
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.mixture import Mixture
+from ndpp.laws.law import Law as Law
 
 OTHER_FORMATS = (
     ".parquet", ".tsv", ".xlsx", ".xls", ".ods", ".html", ".pdf", ".arrow", ".feather", ".npz", ".safetensors",
 )  # fmt: skip
 """Suffixes that promise a format other than text, CSV or JSON. Files with any other suffix hold text."""
 LEAVE_OUT = "Leave such items out with {unknown:'skip'}"
-
-Law = LowRankKernel | Mixture
 
 
 class Source(NamedTuple):
@@ -109,8 +106,7 @@ class Source(NamedTuple):
 def load_model(path: Path) -> Law:
     """Return the kernel or mixture of a model file; if the file holds text, the error says how to fit a model to it."""
     try:
-        model: Law = load(path)
-        return model
+        return Law.required(load(path))
     except ModelFileError:
         if path.is_file() and path.suffix != ".safetensors" and _is_text(path):
             raise ModelFileError(
@@ -121,30 +117,24 @@ def load_model(path: Path) -> Law:
 
 def load_model_at(path: Path, at: Sequence[str] | None, unknown: str = "error") -> Law:
     """Return a model in the context of --at."""
+    return load_model(path).at(context_of(at), unknown=unknown)
+
+
+def context_of(at: Sequence[str] | None) -> dict[str, str]:
+    """Return the columns and values of --at."""
     for word in at or ():
         require(word.find("=") > 0, f"--at takes a column and a value, such as store=3; got {word!r}")
     context = {name.strip(): value for name, _, value in (word.partition("=") for word in at or ())}
     require(len(context) == len(at or ()), "--at takes each column once")
-    found: Law = load_model(path).at(context, unknown=unknown)
-    return found
+    return context
 
 
 def load_kernel(path: Path, why: str) -> LowRankKernel:
     """Return the kernel of a model file; ``why`` says why a mixture will not do."""
-    model = load_model(path)
-    if not hasattr(model, "rank"):
+    kernel = load_model(path).as_kernel
+    if kernel is None:
         raise ModelFileError(f"{str(path)!r} holds a mixture; {why}. `ndpp fit --model ndpp` learns a single kernel")
-    return cast(LowRankKernel, model)
-
-
-def of_mission(law: Law, name: str) -> Mixture:
-    """Return the baskets of one mission, given by name or by its number, from 1, in the order of ``answers.missions``."""
-    require(len(law.weights) > 1, "--mission is for mixtures; this model is a single kernel")
-    found = answers.missions(law)
-    names = [mission.name for mission in found]
-    if name not in names and not (name.isdecimal() and 1 <= int(name) <= len(names)):
-        raise InvalidInputError(f"there is no mission {name!r}; ndpp info lists all {len(names)}")
-    return cast(Mixture, law).only(found[names.index(name) if name in names else int(name) - 1].components)
+    return kernel
 
 
 def _is_text(path: Path) -> bool:

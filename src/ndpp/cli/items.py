@@ -71,7 +71,7 @@ def items(
             law = law.add_items(new, popularity, keep=keep.value)
     n_gone = 0
     if remove is not None:
-        gone = Lists(o.Limits(), encoding=encoding, unknown=unknown).read(law, remove)
+        gone = Lists(o.ConditionOptions(), encoding=encoding, unknown=unknown).read(law, remove)
         n_gone, law = len(gone), law.remove(gone)
         left = {label: share for label, share in popularity.items() if label in law.catalogue}
         law = law.tilt_to(left) if left else law

@@ -100,6 +100,7 @@ _CANDIDATES = "File of such items, one per line, or the column item of a table."
 _CATEGORIES = "The only categories to recommend from, separated by commas; may be repeated."
 _LIMIT = "A limit on each basket: dairy=1..2, dairy<=2, price<=20, weight>=2; given items count. May be repeated."
 _AT = "Use the model in this context, such as store=3; ndpp info lists what there is. May be repeated."
+_MISSION = "Baskets of one mission of a mixture: its name, or its number in ndpp info."
 _TABLE = "Table of the items, for limits: the column item, categories to count, numbers to add up."
 _BOOST = "Table with the columns item and factor: the odds of items times factors; 0 is out of stock."
 _MISSING = "Rows without a basket or an item (empty, NA, NaN, null); keep takes NA and the like for names."
@@ -155,9 +156,11 @@ class ReadingFor(Reading):
 
 
 @dataclass(frozen=True)
-class Limits:
-    """Which items may be added, how many, and how much more likely."""
+class ConditionOptions:
+    """In which situation, which items may be added, how many, and how much more likely."""
 
+    at: At = None
+    mission: Annotated[str | None, typer.Option(metavar="NAME", help=_MISSION, show_default=False)] = None
     only: Annotated[list[str] | None, _items("The only items that may be added.", "--only")] = None
     candidates_file: Annotated[str | None, file(_CANDIDATES)] = None
     exclude: Exclude = None

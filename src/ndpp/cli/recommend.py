@@ -24,13 +24,14 @@ from ndpp.cli.files import (
     given_baskets,
     item_ids,
     load_model,
-    load_model_at,
     require,
 )
 from ndpp.cli.guard import say
 from ndpp.cli.lists import Lists
 from ndpp.cli.output import Report, emit, progress, working
+from ndpp.customers import Customers
 from ndpp.inference import Ranking, Recommendations, best_set, greedy_map
+from ndpp.laws.law import Law
 
 RANKING = "What else will be in the basket (continuation), the one item missing (completion), or what is special to it (lift)."
 DAMPED = "For continuation: order by P(item | basket) / P(item)^N; 0 favours bestsellers, 1 is the order of lift. Default: 0.2."
@@ -53,12 +54,11 @@ def recommend(
     *,
     given: o.Given = None,
     number: Annotated[int, o.number("Number of items per basket.", "--number", "-n", least=1)] = 10,
-    at: o.At = None,
     ranking: Annotated[Ranking, typer.Option(help=RANKING)] = Ranking.CONTINUATION,
     damping: Annotated[float | None, o.number(DAMPED)] = None,
     support: Annotated[float | None, o.number(LEAST)] = None,
     why: Annotated[bool, typer.Option("--why", help=WHY)] = False,
-    limits: o.Limits,
+    conditions: o.ConditionOptions,
     categories: o.Categories,
     who: Who,
     all_customers: Annotated[bool, typer.Option("--all-customers", help=EVERYBODY)] = False,
@@ -89,24 +89,23 @@ def recommend(
       ndpp recommend model.safetensors --customers shop.customers --all-customers -o next.parquet
       echo "tea" | ndpp recommend model.safetensors - --json
     """
-    check_table(output, model, baskets, *limits.files, *who.files, categories.category_of)
-    law = load_model_at(model, at, reading.unknown)
-    customers = who.load(law)
+    check_table(output, model, baskets, *conditions.files, *who.files, categories.category_of)
+    law = load_model(model)
+    customers, lists = who.load(law), Lists(conditions, ids, reading.encoding, reading.unknown)
     starts, whose = _starts(law, given, baskets, customers, who, all_customers, customer_column, reading, ids=ids)
-    lists = Lists(limits, ids, reading.encoding, reading.unknown)
-    allowed, table = lists.allowed(law, categories), lists.table(law)
+    said, model_ = lists.said(law), lists.prepared(law, customers)
+    order: dict[str, Any] = {
+        "n": number, "ranking": ranking, "damping": damping, "support": support, "per_category": lists.per_category(law, categories),
+    }  # fmt: skip
     with working("recommending"):
-        model_ = answers.Prepared(law, table, customers=customers)
-        order: dict[str, Any] = {"ranking": ranking, "damping": damping, "support": support}
-        shown: dict[str, Any] = {"n": number, "why": why, "ids": ids, "limits": limits.limit or ()}
         if who.history is not None:
             order |= who.asked(law, ids=ids, unknown=reading.unknown)
-            found = Recommendations([answers.recommend(model_, starts[0], **shown, **allowed, **order)], [0])
+            found = Recommendations([answers.recommend(model_, starts[0], why=why, ids=ids, **order, **said)], [0])
         else:
-            found = answers.recommend_each(model_, starts, customers=whose, **shown, **allowed, **order)
+            found = answers.recommend_each(model_, starts, customers=whose, why=why, ids=ids, **order, **said)
     impossible = sum(own is None for own in found)
     if impossible and baskets is None:
-        answers.recommend(model_, starts[0], **order)  # raises, and says why
+        answers.recommend(model_, starts[0], **order, **said)  # raises, and says why
     if impossible:
         text = f"{impossible} of {len(starts)} baskets have probability zero; nothing is recommended for them"
         warnings.warn(text, stacklevel=1)
@@ -120,10 +119,10 @@ def recommend(
 
 
 def _starts(
-    law: Any,
+    law: Law,
     given: Sequence[str] | None,
     path: str | None,
-    customers: Any,
+    customers: Customers | None,
     who: Who,
     everybody: bool,
     column: str | None,
@@ -148,7 +147,7 @@ def _starts(
         assert orders.customers is not None
         return orders.baskets, [str(one) for one in orders.customers]
     starts = given_baskets(law, given, path, reading, ids=ids)
-    whose = list(customers) if everybody else who.customer
+    whose = list(customers or ()) if everybody else who.customer
     if whose is None:
         return starts, None
     one = starts[0].tolist()
@@ -242,8 +241,8 @@ def map_(
     *,
     size: Annotated[int, o.number("Items of the basket, including given ones.", "--size", "-k", show_default=False)],
     given: o.Given = None,
-    at: o.At = None,
-    limits: o.Limits,
+    conditions: o.ConditionOptions,
+    who: Who,
     best: Annotated[bool, typer.Option("--best", help=BEST)] = False,
     writing: o.Writing,
     reading: o.ReadingFor,
@@ -261,38 +260,35 @@ def map_(
       ndpp map model.safetensors --size 6 --best --limit 'price<=20' --table products.csv
       ndpp map model.safetensors half.txt --size 6 --json
     """
-    kernel = load_model_at(model, at, reading.unknown)
-    target = Target.checked(writing, kernel.labels, model, baskets, *limits.files)
-    starts = given_baskets(kernel, given, baskets, reading, ids=writing.ids)
-    lists = Lists(limits, writing.ids, reading.encoding, reading.unknown)
-    allowed, chosen = lists.narrowed(kernel, starts.indices)
-    kept, how = lists.limited(kernel, starts, chosen)
-    apart = lists.apart(starts, chosen)
-    joining = np.setdiff1d(np.arange(kernel.n_items), apart) if len(apart) else None
+    law = load_model(model)
+    target = Target.checked(writing, law.labels, model, baskets, *conditions.files, *who.files)
+    starts = given_baskets(law, given, baskets, reading, ids=writing.ids)
+    lists = Lists(conditions, writing.ids, reading.encoding, reading.unknown)
+    heard = lists.heard(law, starts, who)
+    allowed, apart = heard.shared()
+    joining = np.setdiff1d(np.arange(law.n_items), apart) if len(apart) else None
     if baskets is not None:
         check_sizes(allowed, starts, [size] * len(starts))
     found: list[list[int]] = []
     gaps: list[float] = []
     with progress(len(starts), "building", show=len(starts) > 1) as bar:
         for items in starts:
-            how_to: dict[str, Any] = {"given": items, "candidates": joining, "limits": kept}
+            how_to: dict[str, Any] = {"given": items, "candidates": joining, "limits": heard.limits}
             if best:
                 one = best_set(allowed, size, **how_to)
                 gaps.append(one.gap)
             found.append((one.items if best else greedy_map(allowed, size, **how_to)).tolist())
             bar.advance()
+    plain, told = heard.in_situation().law, lists.told(heard)
     head: dict[str, Any] = {
-        "model_crc32": fingerprint(model),
-        "size": size,
-        **({"at": sorted(at)} if at else {}),
-        "log_prob": [kernel.log_prob(items) for items in found],
-        **how,
-    }
-    if hasattr(kernel, "log_det"):  # of one kernel
-        head["log_det"] = [kernel.log_det(items) for items in found]
+        "model_crc32": fingerprint(model), "size": size, "log_prob": [plain.log_prob(items) for items in found],
+        **{name: told[name] for name in ("at", "mission", "limits", "table_crc32") if told.get(name)},
+    }  # fmt: skip
+    if plain.as_kernel is not None:
+        head["log_det"] = [plain.as_kernel.log_det(items) for items in found]
     if best:
         head["gap"] = gaps
-        worst, of = max(gaps, default=0.0), " that keeps the limits" if kept else ""
+        worst, of = max(gaps, default=0.0), " that keeps the limits" if heard.limits else ""
         what = f"the best of its size{of}"
         if worst:
             what = f"at least {100 * math.exp(-worst):.3g} % as probable as the best{of} (gap {worst:.3g})"

@@ -115,9 +115,9 @@ class Ask(NamedTuple):
             weights = _of_mission(law, mission, law.weights if weights is None else weights)
         factors = None if factors is None or (factors == 1).all() else factors
         made = cls(ids, size, Limits.of(limits, law), np.sort(out), weights, tuple(context or ()), factors, False)
-        return made if customer is None else made._of_person(law.under(made.of_law), customer)
+        return made if customer is None else made.whose(law.under(made.of_law), customer)
 
-    def _of_person(self, law: Law, customer: Person) -> Ask:
+    def whose(self, law: Law, customer: Person) -> Ask:
         """Return the same of one customer's baskets; ``law`` is that of everybody's."""
         weights, habits = customer.over(law)
         factors = habits if self.factors is None or habits is None else self.factors * habits

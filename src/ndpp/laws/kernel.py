@@ -238,6 +238,11 @@ class LowRankKernel(WeighedSets):
         background = "" if self.background is None else ", background=…"
         return f"LowRankKernel(n_items={self.n_items}, rank={self.rank}{background})"
 
+    @property
+    def as_kernel(self) -> LowRankKernel:
+        """This kernel."""
+        return self
+
     @cached_property
     def low_rank(self) -> LowRankKernel:
         """The kernel of T, the items of a sample that come together: this kernel itself, if there is no background."""

@@ -48,6 +48,7 @@ from ndpp.linalg.sizes import ROUNDED
 
 if TYPE_CHECKING:
     from ndpp.laws.conditioned import Conditioned
+    from ndpp.laws.kernel import LowRankKernel
 
 RARELY = 0.02
 """If the empty set is left out and others are rarer than this, they are drawn as sets within the limit of at least one item."""
@@ -276,6 +277,11 @@ class Law(Moments, Changes, ABC):
             if len(self.weights) > 1
             else float(self.log_normalizers()[0])
         )
+
+    @property
+    def as_kernel(self) -> LowRankKernel | None:
+        """This distribution, if it is that of a single kernel; None if not."""
+        return None
 
     # -- the catalogue and the components ------------------------------------------------------------------------------------
 

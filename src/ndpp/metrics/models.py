@@ -13,9 +13,7 @@ from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, PrecisionError
 from ndpp.inference.scores import scores_or_nan
-from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
-from ndpp.laws.mixture import Mixture
 
 RARE_SIZE = 1e-12
 """Size distributions have an absolute error of about 1e-15; probabilities below this are computed to full relative accuracy."""
@@ -106,7 +104,7 @@ def occurrences(baskets: Baskets, weights: FloatArray | None = None) -> FloatArr
     return np.bincount(baskets.indices, each, baskets.n_items).astype(np.float64)
 
 
-def independent_margins(kernel: LowRankKernel | Mixture) -> IndependentItems:
+def independent_margins(kernel: Law) -> IndependentItems:
     """Return independent items with the kernel's inclusion probabilities: the kernel without its interactions.
 
     A baseline for when there are no training baskets. Probabilities are clipped to [1e-12, 1 − 1e-12].

@@ -24,7 +24,7 @@ from starlette.responses import Response, StreamingResponse
 import ndpp
 from ndpp import answers
 from ndpp.answers import Record, records
-from ndpp.answers.questions import allowed_items
+from ndpp.answers.heard import Heard
 from ndpp.errors import InvalidInputError
 from ndpp.serve import pages, problems
 from ndpp.serve import schemas as s
@@ -37,6 +37,10 @@ from ndpp.serve.work import Work
 Text = Annotated[str, Query(max_length=LABEL_LENGTH)]
 Number = Annotated[int, Query(ge=1, le=RESULTS)]
 Flag = Annotated[bool, Query()]
+PROBABILITY = "unknown", "context", "mission"
+"""What is said of probabilities."""
+SHARED = (*PROBABILITY, "candidates", "exclude", "limits")
+"""What is said of lists and draws for all baskets of a batch, beside the boost."""
 JSON_LINES = "application/x-ndjson"
 LINES: dict[str, Any] = {
     "description": "One JSON object per line.",
@@ -248,8 +252,8 @@ def _check_drawn(request: Request, question: s.Drawn) -> None:
 @api.post("/probability", response_model=records.Likelihood, summary="How likely is a basket")
 async def probability(request: Request, question: s.ProbabilityAsk) -> Response:
     """The probability of a basket, of its size, and how it compares with independent items."""
-    asked = {name: getattr(question, name) for name in ("basket", "unknown", "context")}
-    return await ask(request, lambda model: answers.probability(model, **asked))
+    asked = {name: getattr(question, name) for name in PROBABILITY}
+    return await ask(request, lambda model: answers.probability(model, question.basket, **asked))
 
 
 @api.post("/batch", summary="Many baskets", response_class=StreamingResponse, responses={200: LINES})
@@ -265,32 +269,30 @@ async def many(request: Request, question: s.BatchAsk) -> Response:
     return StreamingResponse(_lines(request, current, shared, skipped), media_type=JSON_LINES)
 
 
-def _resolved(model: Served, ask: s.BatchAsk) -> tuple[s.BatchAsk, list[s.Item]]:
+def _resolved(model: Served, ask: s.BatchAsk) -> tuple[s.BatchAsk, tuple[s.Item, ...]]:
     """Return the request with ids in the lists that all baskets share, and a seed; and what was skipped of these lists.
 
-    Raise where a label is unknown and may not be skipped.
+    What is wrong with a condition is told here, at once, and not for each basket.
     """
-    skipped: list[s.Item] = []
-    unknown = skipped if ask.unknown == "skip" else None
-    lists: dict[str, Any] = {name: getattr(ask, name) for name in ("candidates", "exclude")}
     if ask.customers is not None and len(ask.customers) != len(ask.baskets):
         problem = f"must name {len(ask.baskets)} customers, one per basket, or null; got {len(ask.customers)}"
         raise InvalidInputError(problem, argument="customers")
-    model.law.at(ask.context, unknown=ask.unknown)  # what is wrong with it is told at once
-    boost = model.factors_of(_boosted(ask)["boost"], unknown)
-    if ask.task == "complete":  # whose items cannot be put back where others are excluded
-        lists = {name: items and model.ids(items, name, unknown).tolist() for name, items in lists.items()}
-        model.limits(ask.limits, **lists)  # what is wrong with them is told at once, not for each basket
-    elif ask.task == "recommend":
-        limit = _options(model, ask)["per_category"]
-        lists = {"candidates": allowed_items(model, **lists, skipped=unknown), "exclude": [], "per_category": limit}
-        if limit is not None or ask.limits:
-            _of_batch(model, ask.model_copy(update={**lists, "customers": None}), [], 0)
     seed = secrets.randbelow(2**32) if ask.seed is None else ask.seed
-    return ask.model_copy(update={**lists, "seed": seed, "boost": boost}), skipped
+    is_probability, changes = ask.task == "probability", {"boost": _boosted(ask)["boost"]}
+    said = {name: getattr(ask, name) for name in (PROBABILITY if is_probability else SHARED)}
+    heard = Heard.of(model, (), **said, **({} if is_probability else changes))
+    heard.in_situation()
+    if ask.task == "recommend":
+        changes["per_category"] = _options(model, ask)["per_category"]
+        if changes["per_category"] is not None or ask.limits:
+            _of_batch(model, ask.model_copy(update={**changes, "customers": None}), [], 0)
+    if not is_probability:
+        changes["candidates"] = None if heard.candidates is None else heard.candidates.tolist()
+        changes["exclude"] = heard.exclude.tolist()
+    return ask.model_copy(update={**changes, "seed": seed}), heard.skipped
 
 
-async def _lines(request: Request, model: Served, ask: s.BatchAsk, skipped: list[s.Item]) -> AsyncIterator[bytes]:
+async def _lines(request: Request, model: Served, ask: s.BatchAsk, skipped: tuple[s.Item, ...]) -> AsyncIterator[bytes]:
     """Yield one line for each basket, in order: its answer, or its problem. Other requests are answered in between."""
     work: Work = request.app.state.work
     for i, basket in enumerate(ask.baskets):
@@ -310,15 +312,14 @@ async def _lines(request: Request, model: Served, ask: s.BatchAsk, skipped: list
 def _of_batch(model: Served, ask: s.BatchAsk, basket: list[s.Item], i: int) -> Record:
     """Answer the question for one basket."""
     if ask.task == "probability":
-        return answers.probability(model, basket, unknown=ask.unknown, context=ask.context)
-    names = ("n", "ids", "exclude", "candidates", "unknown", "limits", "context", "boost")
-    lists: dict[str, Any] = {name: getattr(ask, name) for name in names}
-    lists["customer"] = None if ask.customers is None else ask.customers[i]
+        return answers.probability(model, basket, **{name: getattr(ask, name) for name in PROBABILITY})
+    said: dict[str, Any] = {name: getattr(ask, name) for name in ("n", "ids", "boost", *SHARED)}
+    said["customer"] = None if ask.customers is None else ask.customers[i]
     if ask.task == "recommend":
         order = {name: getattr(ask, name) for name in ("ranking", "damping", "support", "per_category")}
-        return answers.recommend(model, basket, **lists, **order)
+        return answers.recommend(model, basket, **said, **order)
     seed = int(np.random.SeedSequence([ask.seed or 0, i]).generate_state(1)[0])
-    return answers.complete(model, basket, **lists, size=ask.size, seed=seed)
+    return answers.complete(model, basket, **said, size=ask.size, seed=seed)
 
 
 # -- operations --------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,14 +17,16 @@ import ndpp
 from ndpp._stop import stopping
 from ndpp._types import FloatArray
 from ndpp._validation import by_name
-from ndpp.answers import ItemTable, Prepared, recommend
-from ndpp.answers.prepared import LEFT
+from ndpp.answers import ItemTable, Prepared, complete, recommend
+from ndpp.answers.heard import Heard
+from ndpp.answers.prepared import N_ADDED
 from ndpp.baskets.groups import read_factors, read_groups
 from ndpp.customers import Customers
 from ndpp.errors import InvalidInputError, NDPPError
 from ndpp.inference import PerCategory
 from ndpp.laws.files import load_header
 from ndpp.laws.header import INDEX
+from ndpp.laws.law import Law
 from ndpp.serve.operations import event
 from ndpp.serve.work import UNDER_WAY
 
@@ -54,7 +55,7 @@ class Served(Prepared):
 
     def __init__(
         self,
-        law: Any,
+        law: Law,
         name: str,
         checksum: str = "",
         category_of: Sequence[str | None] | None = None,
@@ -80,10 +81,10 @@ class Served(Prepared):
             if time.monotonic() > end:
                 raise TimeoutError
 
-        for size in (None, 3, 1 + LEFT):
+        for size in (None, 3, 1 + N_ADDED):
             # What cannot be drawn, or not soon, is told to those who ask for it.
             with contextlib.suppress(NDPPError, TimeoutError), stopping(check):
-                self.boosted(given=[item], drawn=True).draw(1, 0, given=[item], size=size)
+                complete(self, [item], size=size, seed=0)
 
     def _prepare_rest(self) -> None:
         """Compute what takes minutes for hundreds of components: draws from them, their sizes, and those of baskets with each item.
@@ -93,7 +94,7 @@ class Served(Prepared):
         try:
             with stopping(UNDER_WAY.give_way):
                 if self.sizes is None:
-                    self.boosted().prepare_components()
+                    Heard.of(self).listing().prepare_components()
                     self.sizes = self.law.size_distribution()
                 items = np.sort(self.index.popular[:SIZED_ITEMS])
                 self._sized = dict(zip(items.tolist(), self.law.sizes_with(items).astype(np.float32)))
@@ -146,9 +147,9 @@ class Served(Prepared):
         found = Customers.load(customers, self.law)
         with self._lock:
             self.customers = found
-            kept = [self, *self._variants.values()]
-            for made in kept:
-                made._variants = {key: one for key, one in made._variants.items() if key[0] != "customer"}
+            self._kept = {key: one for key, one in self._kept.items() if one.person is None}
+            for made in self._kept.values():
+                made._kept = {}
 
 
 class NotReadyError(Exception):

@@ -74,6 +74,11 @@ class Forgiving(Ask):
         description="Columns of context and their values, as `/api/model` lists them; with `unknown` `skip` others have no effect.",
         examples=[{"store": "3", "weekday": "Sunday"}],
     )
+    mission: Annotated[str, Field(min_length=1, max_length=limits.LABEL_LENGTH)] | None = Field(
+        None,
+        description="The mission that the basket comes from: its name, or its number from 1 in `/api/model`. Not for customers.",
+        examples=[None],
+    )
 
 
 class Limited(Forgiving):
