@@ -39,7 +39,7 @@ def test_one_mission(call, mixture):
     for i, mission in enumerate(found, 1):
         words = ["sample", mixture, "-n", 8, "--seed", 5, "--ids", "--json", "--mission"]
         drawn = call(*words, i).json
-        assert drawn["baskets"] == law.only(mission.components).sample(8, rng=5).to_lists()
+        assert drawn["baskets"] == law.sample(8, mission=mission.components, rng=5).to_lists()
         assert call(*words, mission.name).json["baskets"] == drawn["baskets"]
 
 

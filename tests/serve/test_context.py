@@ -9,6 +9,7 @@ import pytest
 
 import ndpp
 from ndpp import answers
+from ndpp.answers.heard import Heard
 from ndpp.serve.app import create_app
 from servers import get, post, serving
 
@@ -66,10 +67,10 @@ def test_other_contexts_are_refused(url):
 
 def test_answers_take_a_context(law):
     model = answers.Prepared(law)
-    there = answers.Prepared.of(model, MORNING)
+    there = Heard.of(model, context=MORNING).listing()
     assert there.missions is model.missions
     assert there.popularity == pytest.approx(law.at(hour=8).inclusion_probabilities())
     assert there.sizes == pytest.approx(law.at(hour=8).size_distribution())
-    assert answers.Prepared.of(model, {"town": 1}, unknown="skip").popularity == pytest.approx(model.popularity)
+    assert Heard.of(model, context={"town": 1}, unknown="skip").listing() is model
     kernel = answers.Prepared(ndpp.datasets.shelf_kernel())
-    assert answers.Prepared.of(kernel, {"town": 1}, unknown="skip") is kernel
+    assert Heard.of(kernel, context={"town": 1}, unknown="skip").listing() is kernel

@@ -31,7 +31,7 @@ def test_an_unknown_label_is_told_with_a_suggestion(api, kernel):
         ("recommend", {"basket": [], "exclude": ["soap"]}, "unknown-label", "unknown label 'soap'"),
         ("recommend", {"basket": [], "candidates": [77]}, "unknown-item", "candidates must lie in 0..17"),
         ("complete", {"basket": ["tea", "jam"], "size": 1}, "impossible-size", "size counts the given items; 2 are given"),
-        ("complete", {"basket": ["tea"], "exclude": ["tea"]}, "invalid-input", "'tea' is in the basket and in exclude"),
+        ("complete", {"basket": ["tea"], "exclude": ["tea"]}, "invalid-input", "'tea' is both given and excluded"),
         ("sample", {"size": 19}, "impossible-size", "no set is larger than the rank of the kernel, 18"),
         ("sample", {"size": 3, "candidates": ["tea"]}, "impossible-size", "larger than the rank"),
         ("why", {"basket": ["tea"], "item": "tea"}, "invalid-input", "item is in the basket already"),

@@ -15,7 +15,7 @@ from ndpp.answers.prepared import Prepared
 from ndpp.answers.records import Item
 from ndpp.baskets.labels import word_of
 from ndpp.errors import InvalidInputError
-from ndpp.laws.ask import NO_ITEMS, Conditions, Factors
+from ndpp.laws.ask import NO_ITEMS, Ask, Conditions, Factors
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit
 
@@ -109,6 +109,7 @@ class Heard(NamedTuple):
 
     def drawing(self, size: int | None) -> tuple[Prepared, Conditions]:
         """Return the model that baskets of this size are drawn from, and what is asked of it."""
+        self._check_apart()
         ask = self.own.law.ask(boost=self.factors, given=self.given, context=self.context, mission=self.mission)
         rest: Conditions = {"size": size, "given": self.given, "exclude": self.exclude, "limits": self.limits}
         if self.candidates is not None:
@@ -120,10 +121,18 @@ class Heard(NamedTuple):
 
         Such items are no candidates, or out of stock: each may be in its own basket, and others do not get it.
         """
-        said: Conditions = {
-            "boost": self.factors, "exclude": self.exclude, "candidates": self.candidates, "context": self.context,
-            "mission": self.mission,
-        }  # fmt: skip
-        alone, for_all = self.own.law.ask(**said), self.own.law.ask(**{**said, "given": self.given})
+        alone, for_all = self._ask_of(NO_ITEMS), self._ask_of(self.given)
         own = self.own.under(for_all._replace(given=NO_ITEMS), self.person)
         return own.law, np.setdiff1d(alone.excluded, for_all.excluded)
+
+    def _ask_of(self, given: IntArray) -> Ask:
+        self._check_apart()
+        return self.own.law.ask(
+            given=given, exclude=self.exclude, candidates=self.candidates, boost=self.factors, context=self.context, mission=self.mission
+        )  # fmt: skip
+
+    def _check_apart(self) -> None:
+        """Raise if a basket that is drawn shall begin with an item that is excluded; lists may leave out what is there already."""
+        both = np.intersect1d(self.given, self.exclude)
+        if len(both):
+            raise InvalidInputError(f"{self.own.names(both)[0]!r} is both given and excluded; it can be one of them")

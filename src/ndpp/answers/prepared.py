@@ -272,25 +272,21 @@ class Conditional(Prepared):
     """A model under conditions, of a customer if one is named. It has the missions of the ``plain`` one, so that they keep their names."""
 
     def __init__(self, plain: Prepared, ask: Ask, person: NamedPerson | None = None) -> None:
-        self.plain, self.ask, self.person, self.table, self.factors = plain, ask, person, plain.table, None
+        self.plain, self.ask, self.person = plain, ask, person
+        self.table, self.customers = plain.table, plain.customers
         self._lock, self._kept = threading.RLock(), {}
         self._bound: tuple[Customers, Customers] | None = None
 
     @once
-    def law(self) -> Law:  # type: ignore[override]
+    def law(self) -> Law:
         """The law, which may take seconds to make."""
         law, ask = self.plain.law, self.ask
         return law.under(ask if self.person is None else ask.whose(law.under(ask.of_law), self.person))
 
     @property
-    def customers(self) -> Customers | None:
-        """The customers of the model."""
-        return self.plain.customers
-
-    @property
     def people(self) -> Customers:
         """The customers of the model, over this law."""
-        found = self.plain.people
+        found = super().people
         with self._lock:
             if self._bound is None or self._bound[0] is not found:
                 self._bound = found, found.with_law(self.law)
@@ -308,7 +304,7 @@ class Conditional(Prepared):
         return self.plain.inclusions if same else np.asarray(self.law.component_inclusions())
 
     @property
-    def sizes(self) -> FloatArray | None:  # type: ignore[override]
+    def sizes(self) -> FloatArray | None:
         """P(|S| = k), if that of the plain law is known."""
         return None if self.plain.sizes is None else self.law.size_distribution()
 

@@ -40,6 +40,8 @@ class Lists(NamedTuple):
     def said(self, law: Law) -> Said:
         """Return what is said, as the questions of :mod:`ndpp.answers` take it."""
         options = self.options
+        mixed = len(law.weights) > 1
+        require(mixed or options.mission is None, "--mission is for mixtures; this model is a single kernel")
         said: Said = {
             "unknown": self.unknown, "exclude": self._items(law, options.exclude, options.exclude_file), "boost": self._boost(law),
             "limits": options.limit or (), "context": context_of(options.at), "mission": options.mission,

@@ -157,7 +157,7 @@ class Limits:
 
     def totals(self, ids: IntArray) -> FloatArray:
         """Return c_j of a set."""
-        return np.asarray(self.values[:, ids].sum(axis=1))
+        return np.asarray(self.values[:, ids].sum(axis=1)) if len(self) else np.empty(0)
 
     def hold(self, totals: FloatArray) -> bool:
         """Return whether all limits are kept."""

@@ -149,7 +149,7 @@ class Served(Prepared):
             self.customers = found
             self._kept = {key: one for key, one in self._kept.items() if one.person is None}
             for made in self._kept.values():
-                made._kept = {}
+                made.customers, made._kept = found, {}
 
 
 class NotReadyError(Exception):
