@@ -1,7 +1,7 @@
 """Everything that can be said in a question, and how each door spells it: laws, the command and the service.
 
 A new condition is a row here, its meaning in :mod:`ndpp.laws.ask`, an option of the command and a field of the service. One test compares
-the rows with all three, and with the table of ``docs/asking.md``.
+the rows with all three, and with the table of ``docs/guide.md``.
 """
 
 from __future__ import annotations
@@ -51,14 +51,27 @@ class Condition(NamedTuple):
 
 
 CONDITIONS = (
-    Condition("given", "items that are in the basket", ("--given",), ("basket",), "sampling"),
-    Condition("size", "number of items, given ones included", ("--size",), ("size",), "sampling"),
-    Condition("candidates", "the only items that may be added", ("--only", "--candidates-file"), ("candidates",), "recommending"),
-    Condition("exclude", "items that are never added", ("--exclude", "--exclude-file"), ("exclude",), "recommending"),
-    Condition("boost", "factors of the odds of items; 0 is out of stock", ("--boost",), ("boost", "out_of_stock"), "recommending"),
+    Condition("given", "items that are in the basket", ("--given",), ("basket",), "quickstart"),
+    Condition("size", "number of items, given ones included", ("--size",), ("size",), "quickstart"),
+    Condition("candidates", "the only items that may be added", ("--only", "--candidates-file"), ("candidates",), "rankings"),
+    Condition("exclude", "items that are never added", ("--exclude", "--exclude-file"), ("exclude",), "rankings"),
+    Condition("boost", "factors of the odds of items; 0 is out of stock", ("--boost",), ("boost", "out_of_stock"), "limits"),
     Condition("limits", "bounds of counts and totals", ("--limit", "--table"), ("limits",), "limits"),
-    Condition("context", "store, weekday and the like", ("--at",), ("context",), "context"),
-    Condition("mission", "the mission that the basket comes from", ("--mission",), ("mission",), "missions"),
+    Condition("context", "store, weekday and the like", ("--at",), ("context",), "mixtures"),
+    Condition("mission", "the mission that the basket comes from", ("--mission",), ("mission",), "mixtures"),
     Condition("customer", "whose basket it is", ("--customer", "--history"), ("customer", "history"), "customers"),
 )  # fmt: skip
 """All conditions. Recommendations have no size: they do not draw a basket."""
+
+
+def condition_table() -> list[str]:
+    """Return the table of the documentation, line by line."""
+    header = ["| in Python | means | command | service | page |", "|---|---|---|---|---|"]
+    return header + [
+        f"| `{one.name}` | {one.meaning} | {_code(one.options)} | {_code(one.fields)} | {{doc}}`{one.page}` |"
+        for one in CONDITIONS
+    ]
+
+
+def _code(words: tuple[str, ...]) -> str:
+    return ", ".join(f"`{word}`" for word in words)

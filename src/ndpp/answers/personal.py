@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ndpp._types import FloatArray
 from ndpp.answers.conditions import Names
 from ndpp.answers.prepared import Prepared
@@ -64,12 +62,7 @@ class NamedCustomer(NamedTuple):
 
     def over(self, law: Law) -> tuple[FloatArray | None, FloatArray | None]:
         """Return the weights of the components in this customer's baskets, and factors of the items within each component."""
-        people = self.customers if law is self.customers.plain else self.customers.with_law(law)
-        own = people._own(self.customer, self.history)
-        weights, (items, factors) = people._weights(own, None), people._factors(own, None)
-        every = np.ones(law.n_items)
-        every[items] = factors
-        return None if weights is None else weights[0], every if len(items) else None
+        return self.customers.person(self.customer, history=self.history).over(law)
 
 
 def _known(own: Prepared, argument: str) -> Customers:

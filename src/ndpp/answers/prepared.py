@@ -157,9 +157,7 @@ class Prepared:
                 return one.components
         if mission in (self.law.names or ()):
             return (self.law.component(mission),)
-        raise InvalidInputError(
-            f"{mission!r} is none of this model, which has {len(found)}; see their list", argument="mission"
-        )
+        raise InvalidInputError(f"there is no mission {mission!r}; ndpp info lists all {len(found)}")
 
     # -- conditions ----------------------------------------------------------------------------------------------------------
 
