@@ -13,7 +13,7 @@ import pytest
 
 import ndpp
 from ndpp import metrics
-from ndpp.cli.deliver import Target
+from ndpp.cli.deliver import BasketOutput
 from ndpp.cli.options import Writing
 from ndpp.diagnostics import diagnose_walk
 from ndpp.samplers import Exact, Walk
@@ -236,7 +236,7 @@ class Screen(io.StringIO):
 def test_baskets_on_a_terminal_are_escaped_too(monkeypatch):
     for screen, expected in ((Screen(), "a\\x1b[2J b\n"), (io.StringIO(), "a\x1b[2J b\n")):
         monkeypatch.setattr(sys, "stdout", screen)
-        Target(Writing(), ("a\x1b[2J", "b")).write([[0, 1]], {})
+        BasketOutput(Writing(), ("a\x1b[2J", "b")).write([[0, 1]], {})
         assert screen.getvalue() == expected
 
 

@@ -104,7 +104,7 @@ def _occurring(own: Prepared, popular: int | None) -> IntArray:
     return np.flatnonzero((p > 0) & (p >= least))
 
 
-class Found(NamedTuple):
+class PairsOfKind(NamedTuple):
     """Pairs of one kind: their items, P(a, b), and the correlations that order them."""
 
     first: IntArray
@@ -112,10 +112,10 @@ class Found(NamedTuple):
     together: FloatArray
     correlation: FloatArray
 
-    def best(self, n: int) -> Found:
+    def best(self, n: int) -> PairsOfKind:
         """Return the n pairs of the largest absolute correlations."""
         order = np.argsort(-np.abs(self.correlation), kind="stable")[:n]
-        return Found(self.first[order], self.second[order], self.together[order], self.correlation[order])
+        return PairsOfKind(self.first[order], self.second[order], self.together[order], self.correlation[order])
 
 
 def _contenders(own: Prepared, a: int, others: IntArray, n: int) -> IntArray:
@@ -155,7 +155,7 @@ def _correlations(
     return together, np.divide([together - by_sizes, low], scale, out=np.zeros(pairs.shape), where=pairs)
 
 
-def _strongest(own: Prepared, block: IntArray, others: IntArray, n: int) -> tuple[Found, Found]:
+def _strongest(own: Prepared, block: IntArray, others: IntArray, n: int) -> tuple[PairsOfKind, PairsOfKind]:
     """Return n complements and n substitutes: pairs of an item of ``block`` and a later one of ``others``, which begins with the block."""
     ties = own.law.mean_covariances(block, others)
     together, correlations = _correlations(own, block, others, ties, ties)
@@ -164,15 +164,17 @@ def _strongest(own: Prepared, block: IntArray, others: IntArray, n: int) -> tupl
     for correlation in correlations[:, rows, columns]:
         chosen = np.flatnonzero(np.abs(correlation) > MIN_CORRELATION)
         row, column = rows[chosen], columns[chosen]
-        found.append(Found(block[row], others[column], together[row, column], correlation[chosen]).best(n))
+        found.append(PairsOfKind(block[row], others[column], together[row, column], correlation[chosen]).best(n))
     return found[0], found[1]
 
 
-def _relations(own: Prepared, parts: list[tuple[Found, Found]], n: int, *, ids: bool) -> list[tuple[Relation, ...]]:
+def _relations(
+    own: Prepared, parts: list[tuple[PairsOfKind, PairsOfKind]], n: int, *, ids: bool
+) -> list[tuple[Relation, ...]]:
     """Return the n strongest complements and substitutes of all parts as records."""
-    kinds, none = [], Found(*(np.empty(0, kind) for kind in (int, int, float, float)))
+    kinds, none = [], PairsOfKind(*(np.empty(0, kind) for kind in (int, int, float, float)))
     for kind, columns in zip(("complement", "substitute"), zip(*parts) if parts else ((none,), (none,))):
-        a, b, together, correlation = Found(*map(np.concatenate, zip(*columns))).best(n)
+        a, b, together, correlation = PairsOfKind(*map(np.concatenate, zip(*columns))).best(n)
         expected = own.pair_weights @ (own.inclusions[:, a] * own.inclusions[:, b])
         apart = own.popularity[a] * own.popularity[b]
         numbers = together / apart, expected / apart, together / expected, together.clip(max=1.0), correlation

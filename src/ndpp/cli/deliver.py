@@ -61,7 +61,7 @@ class Starts(NamedTuple):
                 yield [*start, None, None]
 
 
-class Target(NamedTuple):
+class BasketOutput(NamedTuple):
     """Where baskets go and in which format; ``labels`` is None if they are written as ids."""
 
     writing: Writing
@@ -71,7 +71,7 @@ class Target(NamedTuple):
     @classmethod
     def checked(
         cls, writing: Writing, labels: tuple[str, ...] | None, *inputs: str | Path | None, resume: bool = False
-    ) -> Target:
+    ) -> BasketOutput:
         """Return where baskets go; raise if they cannot be written, or would overwrite one of the ``inputs``, before anything is drawn."""
         output, to = writing.output, writing.to
         require(not resume or is_regular(output), "--resume continues the file named by -o; name one")
@@ -123,7 +123,7 @@ class Target(NamedTuple):
 def deliver(
     draw: Callable[[int], Iterator[Baskets]],
     n_baskets: int,
-    target: Target,
+    target: BasketOutput,
     *,
     made_with: Mapping[str, Any],
     resume: bool,

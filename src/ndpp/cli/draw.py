@@ -14,7 +14,7 @@ from ndpp.baskets import Baskets
 from ndpp.cli import files
 from ndpp.cli import options as o
 from ndpp.cli.customers import Who
-from ndpp.cli.deliver import Starts, Target, deliver
+from ndpp.cli.deliver import BasketOutput, Starts, deliver
 from ndpp.cli.journal import read_made_with
 from ndpp.cli.lists import Lists
 from ndpp.laws.kernel import LowRankKernel
@@ -103,7 +103,7 @@ def sample(
       ndpp sample model.safetensors -n 500 | ndpp evaluate model.safetensors -
     """
     whole = files.load_model(model)
-    target = Target.checked(writing, whole.labels, model, *conditions.files, *who.files, resume=resume)
+    target = BasketOutput.checked(writing, whole.labels, model, *conditions.files, *who.files, resume=resume)
     lists = Lists(conditions, writing.ids, encoding, unknown)
     fixed = files.item_ids(whole, given, ids=writing.ids)
     heard = lists.heard(whole, whole.one_basket(fixed), who)
@@ -152,7 +152,7 @@ def complete(
     """
     whole = files.load_model(model)
     files.require(size is None or add is None, "use either --size, for the whole basket, or --add, for the new items")
-    target = Target.checked(writing, whole.labels, model, baskets, *conditions.files, *who.files, resume=resume)
+    target = BasketOutput.checked(writing, whole.labels, model, baskets, *conditions.files, *who.files, resume=resume)
     starts = files.given_baskets(whole, given, baskets, reading, ids=writing.ids)
     target = target._replace(starts=Starts(starts, number, from_file=baskets is not None))
     lists = Lists(conditions, writing.ids, reading.encoding, reading.unknown)

@@ -16,7 +16,7 @@ from ndpp.answers import records
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.customers import OrderReading, Who, read_orders
-from ndpp.cli.deliver import Starts, Target
+from ndpp.cli.deliver import BasketOutput, Starts
 from ndpp.cli.files import (
     check_sizes,
     check_table,
@@ -261,7 +261,7 @@ def map_(
       ndpp map model.safetensors half.txt --size 6 --json
     """
     law = load_model(model)
-    target = Target.checked(writing, law.labels, model, baskets, *conditions.files, *who.files)
+    target = BasketOutput.checked(writing, law.labels, model, baskets, *conditions.files, *who.files)
     starts = given_baskets(law, given, baskets, reading, ids=writing.ids)
     lists = Lists(conditions, writing.ids, reading.encoding, reading.unknown)
     heard = lists.heard(law, starts, who)

@@ -28,7 +28,7 @@ from ndpp.answers.heard import Heard
 from ndpp.errors import InvalidInputError
 from ndpp.serve import pages, problems
 from ndpp.serve import schemas as s
-from ndpp.serve.gate import Gate, Guard
+from ndpp.serve.gate import Entrance, Guard
 from ndpp.serve.limits import DRAWN_ITEMS, LABEL_LENGTH, RESULTS, Limits
 from ndpp.serve.model import Holder, NotReadyError, Served
 from ndpp.serve.operations import Metrics
@@ -61,7 +61,7 @@ def create_app(
     limits: Limits | None = None,
     at_end: Callable[[], None] | None = None,
     refused: Callable[[Exception], None] | None = None,
-) -> Gate:
+) -> Entrance:
     """Return the ASGI application of a model file, which it loads once it runs: until then questions are answered with status 503.
 
     Parameters
@@ -126,7 +126,7 @@ def create_app(
     plain = app.openapi
     app.openapi = lambda: problems.documented(plain())  # type: ignore[method-assign]
     app.openapi()  # schemas of records are made now, not while the first request waits
-    return Gate(app, Guard(token, host), counted)
+    return Entrance(app, Guard(token, host), counted)
 
 
 async def ask(request: Request, answer: Callable[[Served], Record], *, slow: bool = False) -> Response:
@@ -237,7 +237,7 @@ async def sample(request: Request, question: s.DrawAsk) -> Response:
     return await ask(request, lambda model: answers.complete(model, **_boosted(question)), slow=True)
 
 
-def _check_drawn(request: Request, question: s.Drawn) -> None:
+def _check_drawn(request: Request, question: s.AnyDrawAsk) -> None:
     """Refuse to draw more items than an answer may hold."""
     expected = question.size if question.size is not None else request.app.state.holder.current.popularity.sum()
     most = max(1, int(DRAWN_ITEMS / max(expected, 1)))

@@ -112,7 +112,7 @@ class StalledError(OSError):
     """A client that does not read its answer."""
 
 
-class Gate:
+class Entrance:
     """The outermost application."""
 
     def __init__(self, app: ASGIApp, guard: Guard, metrics: Metrics) -> None:

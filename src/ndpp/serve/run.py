@@ -24,7 +24,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from ndpp.laws.files import load_header
 from ndpp.serve import problems
 from ndpp.serve.app import create_app
-from ndpp.serve.gate import Gate, read_token
+from ndpp.serve.gate import Entrance, read_token
 from ndpp.serve.limits import DISCARD_SECONDS, HEAD_BYTES, HEAD_LINES, HEADER_SECONDS, Limits
 from ndpp.serve.operations import CONFIG, FOLDER, event
 
@@ -138,7 +138,7 @@ class Settings(NamedTuple):
     boost: str | None = None
     customers: str | None = None
 
-    def app(self, refused: Callable[[Exception], None] | None = None) -> Gate:
+    def app(self, refused: Callable[[Exception], None] | None = None) -> Entrance:
         """Return the application, with a thread for each core that is its share; ``refused`` is told of a file that cannot be loaded."""
         threadpoolctl.threadpool_limits(1, user_api="blas")  # requests run side by side instead
         logging.captureWarnings(True)  # into the log, as JSON
@@ -167,7 +167,7 @@ def _end_soon() -> None:
     last.start()
 
 
-def worker_app() -> Gate:
+def worker_app() -> Entrance:
     """Return the application of one of several processes."""
     return Settings(**json.loads(os.environ[SETTINGS])).app()
 

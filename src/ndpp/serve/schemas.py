@@ -29,20 +29,20 @@ Size = Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)]
 Seed = Annotated[int, Field(strict=True, ge=0, le=2**53 - 1)]
 
 
-class Ask(BaseModel):
+class AnyAsk(BaseModel):
     """What every request may say."""
 
     model_config = ConfigDict(extra="forbid")
     ids: bool = Field(False, strict=True, description="Answer with ids, even where the model has labels.")
 
 
-class WithBasket(Ask):
+class WithBasket(AnyAsk):
     """A basket: labels are strings, ids are integers."""
 
     basket: Items = Field([], description="Items that are in.", examples=[["bread", "butter"]])
 
 
-class Ranked(Ask):
+class Ranked(AnyAsk):
     """How items are ranked."""
 
     ranking: Ranking = Field(
@@ -61,7 +61,7 @@ class Ranked(Ask):
     )
 
 
-class Forgiving(Ask):
+class Forgiving(AnyAsk):
     """What about items that the model does not know."""
 
     unknown: Literal["error", "skip"] = Field(
@@ -94,7 +94,7 @@ class Limited(Forgiving):
     )
 
 
-class Boosted(Ask):
+class Boosted(AnyAsk):
     """How much more likely items are than the model says, and what is not there."""
 
     boost: Annotated[dict[Label, Factor], Field(max_length=limits.LISTED_ITEMS)] = Field(
@@ -109,7 +109,7 @@ class Boosted(Ask):
     )
 
 
-class Personal(Ask):
+class Personal(AnyAsk):
     """Whose basket it is."""
 
     customer: Customer | None = Field(
@@ -125,7 +125,7 @@ class Personal(Ask):
     )
 
 
-class Categorized(Ask):
+class Categorized(AnyAsk):
     """From which categories items may come, and how many from each."""
 
     categories: Annotated[list[Label], Field(max_length=limits.LISTED_ITEMS)] | None = Field(
@@ -148,7 +148,7 @@ class RecommendAsk(WithBasket, Personal, Ranked, Limited, Boosted, Categorized):
     )
 
 
-class Drawn(Limited, Boosted):
+class AnyDrawAsk(Limited, Boosted):
     """How baskets are drawn."""
 
     n: Samples = Field(1, description="How many baskets to draw.")
@@ -156,7 +156,7 @@ class Drawn(Limited, Boosted):
     seed: Seed | None = Field(None, description="The same seed gives the same baskets; null: a fresh one.")
 
 
-class DrawAsk(Drawn, Personal):
+class DrawAsk(AnyDrawAsk, Personal):
     """Draw baskets."""
 
 
@@ -175,7 +175,7 @@ class WhyAsk(WithBasket, Forgiving, Boosted):
     item: Item = Field(description="The item whose score is explained.", examples=["jam"])
 
 
-class BatchAsk(Ranked, Drawn, Categorized):
+class BatchAsk(Ranked, AnyDrawAsk, Categorized):
     """One question for many baskets. What is drawn for basket i depends on the seed and on i. Categories are for recommendations."""
 
     task: Literal["recommend", "complete", "probability"] = Field(description="What to ask for each basket.")
