@@ -119,7 +119,7 @@ def why(
     """
     heard, kind = Heard.of(model, basket, **said), Ranking(ranking)
     if heard.person is not None:
-        raise InvalidInputError("has no reason of its own; recommend says why", argument="customer")
+        raise TypeError("why takes no customer; recommend(…, why=True) does")
     given, chosen = heard.given, heard.own.ids([item], "item")
     if chosen[0] in given:
         raise InvalidInputError("is in the basket already; explain an item that is not", argument="item")
