@@ -37,7 +37,7 @@ class Catalogued(Protocol):
         """Return the ids of these labels."""
 
 
-class Series(Protocol):
+class SeriesLike(Protocol):
     """What is asked of a pandas Series, whose index is its keys."""
 
     def __iter__(self) -> Iterator[Any]: ...
@@ -52,7 +52,7 @@ class Series(Protocol):
         """Return the values that are not missing."""
 
 
-def _is_series(values: object) -> TypeGuard[Series]:
+def _is_series(values: object) -> TypeGuard[SeriesLike]:
     index = getattr(values, "index", None)
     return index is not None and not callable(index)  # of a list it is a method
 
@@ -160,7 +160,7 @@ def check_items(items: object, catalogue: Catalogued | int, name: str = "items")
 
 
 def by_name(
-    values: Mapping[Any, Any] | Sequence[Any] | AnyArray | Series,
+    values: Mapping[Any, Any] | Sequence[Any] | AnyArray | SeriesLike,
     names: Sequence[Any] | None,
     count: int,
     argument: str,

@@ -166,7 +166,7 @@ def test_it_is_saved_recommended_mixed_and_served(tmp_path: Path):
     both = ndpp.Mixture([law, law.tilt({0: 3.0})], [0.25, 0.75])
     ndpp.save(both, path)
     np.testing.assert_allclose(ndpp.load(path).log_probs([[0], [1, 2]]), both.log_probs([[0], [1, 2]]))
-    best = law.exclude([0]).recommend([1], n=2)
+    best = law.recommend([1], n=2, exclude=[0])
     assert 0 not in best.items
     found = answers.recommend(law, [law.labels[1]], n=2, why=True)
     assert [one.item for one in found.items]

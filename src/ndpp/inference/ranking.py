@@ -21,7 +21,7 @@ from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.inference.recommendation import Caps, PerCategory, Recommendation, Recommendations
 from ndpp.inference.scores import continuation_scores, law_under, next_item_scores, scores_of_one, scores_or_nan
-from ndpp.laws.ask import Conditions, Factors, Person
+from ndpp.laws.ask import Conditions, Factors, Whose
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit
 from ndpp.laws.scoring import Best
@@ -262,7 +262,7 @@ def recommend_many(
     boost: Factors | None = None,
     context: Mapping[str, object] | None = None,
     mission: int | str | None = None,
-    customer: Person | None = None,
+    customer: Whose | None = None,
     **options: Unpack[ListOptions],
 ) -> Recommendations[Recommendation]:
     """Return :func:`recommend` of each basket, None for baskets of probability zero: thousands of baskets in a few seconds.

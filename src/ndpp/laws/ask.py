@@ -33,7 +33,7 @@ Factors: TypeAlias = Mapping[int, float] | Mapping[str, float] | Sequence[float]
 """Factors ≥ 0 of the odds of items: of all of them, or by id or label; others have 1."""
 
 
-class Person(Protocol):
+class Whose(Protocol):
     """Whose basket it is: ``customers["ann"]`` of :class:`ndpp.Customers`."""
 
     def over(self, law: Law) -> tuple[FloatArray | None, FloatArray | None]:
@@ -59,7 +59,7 @@ class Conditions(TypedDict, total=False):
     """Columns and their values, as in ``law.at``."""
     mission: int | str | Sequence[int] | Sequence[str] | None
     """The component that the set comes from, or several, by number or name."""
-    customer: Person | None
+    customer: Whose | None
     """Whose basket it is."""
 
 
@@ -93,7 +93,7 @@ class Ask(NamedTuple):
         limits: Limit | Sequence[Limit] = (),
         context: Mapping[str, object] | None = None,
         mission: int | str | Sequence[int] | Sequence[str] | None = None,
-        customer: Person | None = None,
+        customer: Whose | None = None,
     ) -> Ask:
         """Check what is asked of a law."""
         ids, out = check_items(given, law, "given"), check_items(exclude, law, "exclude")
@@ -117,7 +117,7 @@ class Ask(NamedTuple):
         made = cls(ids, size, Limits.of(limits, law), np.sort(out), weights, tuple(context or ()), factors, False)
         return made if customer is None else made.whose(law.under(made.of_law), customer)
 
-    def whose(self, law: Law, customer: Person) -> Ask:
+    def whose(self, law: Law, customer: Whose) -> Ask:
         """Return the same of one customer's baskets; ``law`` is that of everybody's."""
         weights, habits = customer.over(law)
         factors = habits if self.factors is None or habits is None else self.factors * habits

@@ -110,7 +110,7 @@ def _own(Q: FloatArray, core: FloatArray, scale: FloatArray) -> FloatArray:
     return np.stack([quadratic_forms(Q, core), ((Q * scale) ** 2).sum(axis=1)])
 
 
-class ItemTable(NamedTuple):
+class DistinctItems(NamedTuple):
     """The distinct items of some baskets: rows of the support, of Q and the diagonal, scaled to norm one, the norms, their relative errors,
     and the place of each entry."""
 
@@ -190,7 +190,7 @@ def _score(form: Form, baskets: Baskets, numbers: IntArray, out: FloatArray, los
                 out[(to, here) if is_whole else np.ix_(to, items)] = found
 
 
-def _lines(form: Form, table: ItemTable) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
+def _lines(form: Form, table: DistinctItems) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
     """Yield some rows i of the support, and A_ji and A_ij of the items j of the table, in its scale and without the factor of i."""
     kernel = form.kernel
     if len(table.rows) <= min(FEW, form.most) and isinstance(kernel.X, np.ndarray):
@@ -206,7 +206,7 @@ def _lines(form: Form, table: ItemTable) -> Iterator[tuple[slice, FloatArray, Fl
             yield here, lines, lines if form.is_skew else left @ rows.T
 
 
-def _table(form: Form, baskets: Baskets) -> ItemTable:
+def _table(form: Form, baskets: Baskets) -> DistinctItems:
     distinct, places = np.unique(baskets.indices, return_inverse=True)
     at = form.kernel.rows_of(distinct)
     q = form.kernel.q_rows(at)
@@ -214,10 +214,10 @@ def _table(form: Form, baskets: Baskets) -> ItemTable:
     norms = np.sqrt(squares.sum(axis=1) + form.diagonal[at])
     norms[norms == 0] = 1.0
     noise = np.sqrt(squares @ form.noise**2) / norms + form.kernel.row_noise(at, norms)
-    return ItemTable(at, q / norms[:, None], norms, noise, form.diagonal[at] / norms**2, form.factor[at], places)
+    return DistinctItems(at, q / norms[:, None], norms, noise, form.diagonal[at] / norms**2, form.factor[at], places)
 
 
-def _stacks(form: Form, baskets: Baskets, table: ItemTable) -> Iterator[Stack]:
+def _stacks(form: Form, baskets: Baskets, table: DistinctItems) -> Iterator[Stack]:
     """Yield the baskets whose A_J is not close to singular, those of one size together."""
     right, sizes = table.q @ form.core, baskets.sizes
     for size in np.unique(sizes):
