@@ -147,7 +147,7 @@ def test_a_wrong_table_is_noticed():
 def test_draws_under_conditions():
     law, truth = entry_of(BASES[0]).law, entry_of(BASES[0]).truth
     limit = Limit([0, 2, 4], least=1, most=2)
-    for size, given, limits in product((None, 3), ((), (1,)), ((),)):
+    for size, given, limits in product((None, 3), ((), (1,)), ((), (limit,))):
         kept = truth.containing(given, size)
         if limits:
             kept = kept & np.array([1 <= len(set(S) & {0, 2, 4}) <= 2 for S in truth.sets])

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import count, product
-from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 from scipy.special import logsumexp
@@ -46,10 +46,6 @@ from ndpp.laws.scoring import Scoring
 from ndpp.linalg.schur import MAX_LOSS
 from ndpp.linalg.sizes import ROUNDED
 
-if TYPE_CHECKING:
-    from ndpp.laws.conditioned import Conditioned
-    from ndpp.laws.kernel import LowRankKernel
-
 RARELY = 0.02
 """If the empty set is left out and others are rarer than this, they are drawn as sets within the limit of at least one item."""
 NEGLIGIBLE_POSTERIOR = 1e-14
@@ -69,7 +65,7 @@ class Law(Moments, Changes, ABC):
     frame: Frame
     _known: dict[str, Any]
     """What was computed of the components (:class:`~ndpp.laws.frame.of_components`)."""
-    _conditioned: ClassVar[Callable[..., Conditioned]]
+    _conditioned: ClassVar[Callable[..., Any]]
     """The class of laws given items, a size or limits, which builds on this one; ``ndpp/laws/__init__.py`` connects it."""
     recommend: ClassVar[Callable[..., Any]]
     """:func:`ndpp.recommend`, which ``ndpp/__init__.py`` connects, as it does the next."""
@@ -686,7 +682,7 @@ class Law(Moments, Changes, ABC):
         said = {name: value for name, value in said.items() if value is not None}
         return self.under(self.ask(**said)) if said else self  # type: ignore[arg-type]
 
-    def _limited(self, **conditions: Unpack[Conditions]) -> Conditioned:
+    def _limited(self, **conditions: Unpack[Conditions]) -> Any:
         """Return the law under conditions, a limit among them, as one that knows how likely these are."""
         ask = self.ask(**conditions)
         law = self.under(ask.of_law._replace(excluded=ask.excluded))

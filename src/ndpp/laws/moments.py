@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -14,9 +14,6 @@ from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.ask import Conditions
 from ndpp.laws.limits import Estimate
-
-if TYPE_CHECKING:
-    from ndpp.laws.law import Law
 
 FEW_ITEMS = 12
 """Means over all sets of up to 12 items are sums over at most 4,096 sets."""
@@ -109,7 +106,7 @@ class Moments:
         return _mean(self._under(**conditions), lambda sets, own: own - there.log_probs(sets), n_samples, rng)
 
 
-def _both_in(law: Law, first: IntArray, second: IntArray, each: FloatArray) -> FloatArray:
+def _both_in(law: Any, first: IntArray, second: IntArray, each: FloatArray) -> FloatArray:
     """Return P(a ∈ S, b ∈ S) for two lists of items, a ≠ b, given P_c(a ∈ S) with the empty set."""
     out, chances = np.zeros((len(first), len(second))), law._free_weights @ each
     rows, columns = (np.flatnonzero(chances[ids] > 0) for ids in (first, second))
@@ -119,7 +116,7 @@ def _both_in(law: Law, first: IntArray, second: IntArray, each: FloatArray) -> F
     return out
 
 
-def _mean(law: Law, values: Callable[[Baskets, FloatArray], FloatArray], n_samples: int, rng: RngLike) -> Estimate:
+def _mean(law: Any, values: Callable[[Baskets, FloatArray], FloatArray], n_samples: int, rng: RngLike) -> Estimate:
     """Return the mean of a function of sets and their log-probabilities: over all sets, where these are few, or over samples."""
     check_count(n_samples, "n_samples", least=2)
     if len(law.support) <= FEW_ITEMS:
