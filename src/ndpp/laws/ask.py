@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypedDict
 import numpy as np
 
 from ndpp._types import FloatArray, IntArray, Items
-from ndpp._validation import check_items, check_values
+from ndpp._validation import Catalogued, check_items, check_values
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.laws.limits import Limit, Limits
 from ndpp.laws.precision import check_given
@@ -30,16 +30,8 @@ Factors: TypeAlias = Mapping[int, float] | Mapping[str, float] | Sequence[float]
 """Factors ≥ 0 of the odds of items: of all of them, or by id or label; others have 1."""
 
 
-class Weighted(Protocol):
+class Weighted(Catalogued, Protocol):
     """What an :class:`Ask` needs to know of a law."""
-
-    @property
-    def n_items(self) -> int:
-        """Number of items in the catalogue."""
-
-    @property
-    def labels(self) -> tuple[str, ...] | None:
-        """Names of the items."""
 
     @property
     def weights(self) -> FloatArray:

@@ -599,7 +599,8 @@ class Law(Moments, Changes, ABC):
         >>> kernel.probability(ndpp.Limit([0, 1], least=1))
         Estimate(value=0.75, error=0.0, exact=True)
         """
-        return self._limited(limits=limits, given=given, **conditions).chance
+        found: Estimate = self._limited(limits=limits, given=given, **conditions).chance
+        return found
 
     def inclusion_probabilities(  # type: ignore[misc]
         self,
@@ -629,7 +630,8 @@ class Law(Moments, Changes, ABC):
         **conditions: Unpack[Conditions],
     ) -> Estimate:
         """Return P(a ∈ S | limits, given) for every item, as arrays: exactly if that can be, and otherwise from samples."""
-        return self._limited(limits=limits, **conditions).inclusion_estimates_of(n_samples, rng)
+        found: Estimate = self._limited(limits=limits, **conditions).inclusion_estimates_of(n_samples, rng)
+        return found
 
     def component_inclusions(self, **conditions: Unpack[Conditions]) -> FloatArray:
         """Return P_c(a ∈ S) of all components, shape (C, n_items)."""
