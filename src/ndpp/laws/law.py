@@ -275,7 +275,7 @@ class Law(Moments, Changes, ABC):
         )
 
     @property
-    def as_kernel(self) -> LowRankKernel | None:
+    def as_kernel(self) -> Any:
         """This distribution, if it is that of a single kernel; None if not."""
         return None
 
