@@ -96,7 +96,7 @@ def grown(model: Path, baskets: Path, count: int) -> Iterator[dict[str, Any]]:
     start, kept, cpu = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 0, time.process_time()
     for i, basket in enumerate(chosen):
         law.sample(1, given=basket, size=8, rng=i)
-        kept = max(kept, law._drawers.n_bytes)
+        kept = max(kept, law.memory.n_bytes)
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     yield {
         "model": model.stem,

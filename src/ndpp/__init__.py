@@ -75,9 +75,9 @@ _LEARNING = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP", "fit", "update")
 
 def _prepare_sampler(law: Law, **options: Any) -> Any:
     """Prepare the exact sampler of a distribution; samplers are imported on first use, since Numba takes its time."""
-    from ndpp.samplers import laws, limits
+    from ndpp.samplers.laws import prepare
 
-    return laws.remembered(law, limits.prepare if "limits" in options else laws.prepare, options)
+    return prepare(law, **options)
 
 
 Law._prepare_sampler, Law.recommend = _prepare_sampler, recommend

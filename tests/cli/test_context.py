@@ -10,7 +10,7 @@ import pytest
 
 import ndpp
 from ndpp.baskets.orders import Orders
-from ndpp.samplers import LawSampler
+from ndpp.samplers import Proposer
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +142,7 @@ def test_other_contexts_are_refused(call, mixture, words, message):
 
 
 def test_a_run_is_not_continued_in_another_context(call, mixture, tmp_path, monkeypatch):
-    words, draw = ["sample", mixture, "-n", 40, "--seed", 5, "-o", tmp_path / "x.txt"], LawSampler.draw_batch
+    words, draw = ["sample", mixture, "-n", 40, "--seed", 5, "-o", tmp_path / "x.txt"], Proposer.draw_batch
     batches = iter(range(1))
 
     def interrupted(*args):
@@ -150,9 +150,9 @@ def test_a_run_is_not_continued_in_another_context(call, mixture, tmp_path, monk
             raise KeyboardInterrupt
         return draw(*args)
 
-    monkeypatch.setattr(LawSampler, "draw_batch", interrupted)
+    monkeypatch.setattr(Proposer, "draw_batch", interrupted)
     assert "--resume continues" in call(*words, "--at", "store=1").err
-    monkeypatch.setattr(LawSampler, "draw_batch", draw)
+    monkeypatch.setattr(Proposer, "draw_batch", draw)
     assert "made with" in call(*words, "--at", "store=2", "--resume").err
     assert "made with" in call(*words, "--resume").err
     assert call(*words, "--at", "store=1", "--resume").code == 0

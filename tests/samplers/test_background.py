@@ -14,8 +14,7 @@ import oracles
 from kernels import BY_NAME, Case
 from ndpp import LowRankKernel
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError
-from ndpp.samplers import Exact, LawSampler, unions
-from ndpp.samplers import laws as module
+from ndpp.samplers import Exact, Proposer, kernels, proposer, unions
 from ndpp.samplers.exact import eigenchain, eigenclock
 from ndpp.samplers.unions import Alone, DisjointParts, SizedUnion
 
@@ -45,7 +44,7 @@ def test_sets_of_one_size(name: str, proposal: Any, monkeypatch: pytest.MonkeyPa
     """Both proposals, the worse one, too, and as many of them as expected."""
     case = BY_NAME[name]
     size = (case.n_items + 1) // 2
-    monkeypatch.setattr(module, "propose_from", lambda *arguments: proposal.prepare(*arguments[:4]))
+    monkeypatch.setattr(kernels, "propose_from", lambda *arguments: proposal.prepare(*arguments[:4]))
     sampler = kernel_of(case).sampler(size=size)
     draws = sampler.sample(700, rng=2)
     goodness.assert_law(draws.baskets, oracles.enumerate_law(dense(case), size))
@@ -60,10 +59,10 @@ def test_the_better_proposal_is_chosen():
     L = X @ case.W @ X.T + np.diag(odds)
     kernel = LowRankKernel(X, case.W, background=odds)
     sampler = kernel.sampler(size=5)
-    assert isinstance(sampler.store[0], SizedUnion)
-    assert DisjointParts.prepare(kernel, np.empty(0, np.int64), 5, 2**20).log_mass > sampler.store[0].log_mass + 1
+    assert isinstance(sampler.drawers[0], SizedUnion)
+    assert DisjointParts.prepare(kernel, np.empty(0, np.int64), 5, 2**20).log_mass > sampler.drawers[0].log_mass + 1
     goodness.assert_law(sampler.sample(600, rng=3).baskets, oracles.enumerate_law(L, 5))
-    assert isinstance(kernel_of(case).sampler(size=4).store[0], DisjointParts)
+    assert isinstance(kernel_of(case).sampler(size=4).drawers[0], DisjointParts)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +117,7 @@ def test_cost_does_not_grow_with_the_catalogue():
 
 def test_budgets(monkeypatch: pytest.MonkeyPatch):
     kernel = kernel_of(BY_NAME["generic"])
-    monkeypatch.setattr(module, "MAX_EXPECTED", 1.0)
+    monkeypatch.setattr(proposer, "MAX_EXPECTED", 1.0)
     with pytest.raises(BudgetExceededError, match="proposals per draw on average") as raised:
         kernel.sampler(size=4)
     assert raised.value.count == 0
@@ -149,9 +148,9 @@ def test_control_ties_not_rescaled():
     """T must come from rows x / √(1 + δ): with rows x the law is another one."""
     case = BY_NAME["generic"]
     kernel = kernel_of(case)
-    proposal = kernel.sampler().store[0]
+    proposal = kernel.sampler().drawers[0]
     wrong = proposal._replace(ties=Exact.prepare(LowRankKernel(case.X, case.W)))
-    sampler = LawSampler(kernel, np.empty(0, np.int64), np.ones(1), (wrong,), 1.0)
+    sampler = Proposer(kernel, np.empty(0, np.int64), np.zeros(1), (wrong,), expected_proposals=1.0)
     with pytest.raises(AssertionError):
         goodness.assert_law(sampler.sample(1_000, rng=1).baskets, oracles.enumerate_law(dense(case)))
 

@@ -17,9 +17,9 @@ from kernels import BY_NAME
 from ndpp import FamilyMixture
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, ZeroProbabilityError
 from ndpp.samplers import components as module
-from ndpp.samplers import laws, shared
+from ndpp.samplers import proposer, shared
 from ndpp.samplers.family_parts import FamilyParts
-from ndpp.samplers.shared import store_of
+from ndpp.samplers.shared import TiedParts
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_draw_depends_on_seed_and_index_alone():
         assert sampler.sample(3, rng=5, first=17).baskets.to_lists() == whole[17:20]
         assert pickle.loads(pickle.dumps(sampler)).sample(7, rng=5).baskets.to_lists() == whole[:7]
         forgetful = law_of("several").sampler(size=size, memory=1)
-        assert len(forgetful.store.store.unions._kept) <= 1
+        assert len(forgetful.drawers.parts.memory) <= 1
         assert forgetful.sample(12, rng=5).baskets.to_lists() == whole[:12]
 
 
@@ -146,21 +146,23 @@ def test_sizes_that_need_a_fine_tilt_are_drawn():
     """With tilts on the usual grid they would take more than 10,000 proposals."""
     law = all_or_none()
     sampler = law.sampler(size=180)
-    assert sampler.store.expected(sampler.cdf) > laws.MAX_EXPECTED
+    assert sampler.drawers.expected(sampler.cdf) > proposer.MAX_EXPECTED
     assert law.sample(1, size=180, rng=0).sizes.tolist() == [180]
-    cdf, begun = sampler.store.finer
+    cdf, begun = sampler.drawers.finer
     assert begun.expected(cdf) < 10
-    goodness.assert_law(families_drawn(replace(sampler, cdf=cdf, store=begun), 450), of_families(law, 6))
-    wrong = np.cumsum(np.diff(cdf, prepend=0.0)[::-1])  # a negative control: the weights of the components exchanged
+    weights = np.log(np.diff(cdf, prepend=0.0))
+    finer = replace(sampler, log_weights=weights, drawers=begun)
+    goodness.assert_law(families_drawn(finer, 450), of_families(law, 6))
+    wrong = replace(finer, log_weights=weights[::-1])  # a negative control: the weights of the components exchanged
     with pytest.raises(AssertionError):
-        goodness.assert_law(families_drawn(replace(sampler, cdf=wrong, store=begun), 450), of_families(law, 6))
+        goodness.assert_law(families_drawn(wrong, 450), of_families(law, 6))
 
 
 def test_items_by_themselves_are_drawn_with_a_fine_tilt(monkeypatch: pytest.MonkeyPatch):
     """With tilts on the usual grid alone, hardly any set of families that come by themselves has three of them."""
     law, size = all_or_none(6, 20, 1e6, 0.2), 60
     assert law.size_distribution()[size] > 0.1
-    none, store = np.arange(0), store_of(law, 2**28)
+    none, store = np.arange(0), TiedParts(law, law.memory.within(2**28))
     assert store.counts(0, 0, size, none).tilted_chance(size, none) < 1e-9
     assert store.counts(0, 0, size, none, True).tilted_chance(size, none) > 0.1
     monkeypatch.setattr(module, "SIZED_BUDGET", 1000)
@@ -175,7 +177,9 @@ def test_the_chance_of_whole_families_keeps_its_digits():
     law, none = all_or_none(touched=0.2), np.arange(0)
     odds = law.touched.odds[0]
     expected = reduce(np.convolve, np.stack([1 / (1 + odds), odds / (1 + odds)], axis=1))[4] / (1 + 1e-4) ** 120
-    coarse, fine = (store_of(law, 2**28).counts(0, 0, 120, none, is_fine) for is_fine in (False, True))
+    coarse, fine = (
+        TiedParts(law, law.memory.within(2**28)).counts(0, 0, 120, none, is_fine) for is_fine in (False, True)
+    )
     assert coarse.tilted_chance(120, none) < module.ROUNDING
     assert fine.untilted(fine.tilted_chance(120, none), 120, none) == pytest.approx(expected, rel=1e-9)
 
@@ -196,6 +200,6 @@ def test_given_families_that_bring_many_items_take_few_proposals(monkeypatch: py
     draws = law.sampler(size=3, given=[0]).sample(1500, rng=1)
     goodness.assert_law(draws.baskets, dict(zip(sets, weights / weights.sum())))
     monkeypatch.setattr(shared, "FURTHER", ())
-    law._drawers = None
+    law.memory.within(0)
     before = law.sampler(size=3, given=[0]).sample(10, rng=1)
     assert before.info["proposals"].mean() > 10 * draws.info["proposals"].mean()

@@ -25,10 +25,10 @@ from ndpp.errors import (
 )
 from ndpp.laws.limits import Limits
 from ndpp.laws.tied import TiedMixture
-from ndpp.linalg.chernoff import Coins, chernoff_tilts
+from ndpp.linalg.chernoff import GroupedCoins, chernoff_tilts
 from ndpp.samplers.family_parts import FamilyTotals
-from ndpp.samplers.limited import LimitedSampler, towards
 from ndpp.samplers.limited_ties import RATIO, rounded
+from ndpp.samplers.proposer import Proposer, towards
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def _always_tilted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ndpp.samplers.limited_ties.TIMES_GIVEN", 1.05)
 
 
-def check_draws(sampler: LimitedSampler, law: dict[tuple[int, ...], float], n: int = 300) -> None:
+def check_draws(sampler: Proposer, law: dict[tuple[int, ...], float], n: int = 300) -> None:
     """Judge draws, together with as many again while they are too few to see an error."""
     drawn = sampler.sample(n, rng=0).baskets
     while True:
@@ -85,18 +85,18 @@ def check_weights(entry: Entry, case: Case) -> None:
     joint, under = truth.joint[places], truth_under(truth, case)[places]
     given, exclude = case.options.get("given", []), case.options.get("exclude", [])
     beside = Limits.of(case.limits, entry.law).beside(np.array(given, int))
-    tilts = getattr(sampler.store, "tilts", None)
+    tilts = getattr(sampler.drawers, "tilts", None)
     proposable = truth.containing(given, case.options.get("size") if tilts is None else None)
     for c, log_weight in enumerate(sampler.log_weights):
         if tilts is None:
             log_factors = np.where(beside.fitting, 0.0, -np.inf)
             log_factors[exclude] = -np.inf
         else:
-            log_factors = tilts.unfit * sampler.store.is_tilted[c]
+            log_factors = tilts.unfit * sampler.drawers.is_tilted[c]
         log_factors[given] = 0.0
         weights = [
             np.exp(
-                sampler.theta[c] @ (sampler.limits.totals(np.array(S, int)) - sampler.bound[c])
+                sampler.left.theta[c] @ (sampler.limits.totals(np.array(S, int)) - sampler.left.bound[c])
                 + log_factors[list(S)].sum()
             )
             for S in truth.sets
@@ -125,9 +125,13 @@ GIVEN = Case("given", [Limit(EVEN, 2, 2)], {"given": [0]})
 def test_leaving_out_the_acceptance_factor_is_seen(kind: Kind):
     entry, case = entry_of(kind), BINDING.get(kind.name, CHEAP)
     sampler = entry.law.sampler(limits=case.limits)
-    assert np.abs(sampler.theta).max() > 0.1
+    assert np.abs(sampler.left.theta).max() > 0.1
     with pytest.raises(AssertionError):
-        check_draws(replace(sampler, theta=0 * sampler.theta), law_under(entry.truth, case), 1200)
+        check_draws(
+            replace(sampler, left=sampler.left._replace(theta=0 * sampler.left.theta)),
+            law_under(entry.truth, case),
+            1200,
+        )
 
 
 @pytest.mark.parametrize("kind", [KIND["kernel"], *SHARED], ids=str)
@@ -136,7 +140,7 @@ def test_limits_that_do_not_count_given_items_are_seen(kind: Kind):
     sampler = entry.law.sampler(limits=GIVEN.limits, given=[0])
     values = sampler.limits.values.copy()
     values[:, 0] = 0.0
-    wrong = replace(sampler, limits=replace(sampler.limits, values=values))
+    wrong = replace(sampler, left=sampler.left._replace(limits=replace(sampler.limits, values=values)))
     with pytest.raises((AssertionError, BudgetExceededError)):
         check_draws(wrong, law_under(entry.truth, GIVEN))
 
@@ -160,7 +164,7 @@ def test_one_tilt_for_all_components_is_exact_as_well(kind: Kind, monkeypatch: p
         )
         law = ndpp.laws.Mixture.only(entry.law, range(3))  # one that has nothing prepared
         sampler = law.sampler(limits=CASES[2].limits[::-1])
-    assert sampler.theta.any()
+    assert sampler.left.theta.any()
     check_draws(sampler, law_under(entry.truth, CASES[2]))
 
 
@@ -180,8 +184,8 @@ def test_draws_depend_on_seed_and_index_alone(kind: Kind):
 def test_baskets_share_what_is_prepared():
     law = entry_of(KIND["families"]).law
     first, second = (law.sampler(limits=[Limit(EVEN, 1, 2)], given=[a]) for a in (1, 3))
-    assert first.store.tilts is second.store.tilts
-    assert law.sampler(limits=[Limit(EVEN, 1, 2)], given=[0]).store.tilts is not first.store.tilts
+    assert first.drawers.tilts is second.drawers.tilts
+    assert law.sampler(limits=[Limit(EVEN, 1, 2)], given=[0]).drawers.tilts is not first.drawers.tilts
 
 
 @pytest.mark.parametrize("kind", [KIND["mixture"], KIND["tied mixture"]], ids=str)
@@ -194,7 +198,7 @@ def test_one_component(kind: Kind):
 
 def test_rounded_bounds_are_wider():
     values = np.array([[1.0, 2.0], [0.5, 0.7], [1.0, 1.0]])
-    limits = Limits(values, np.array([3.0, 2.2, -1.0]), np.array([5.0, 7.7, 40.0]), ("a", "b", "c"))
+    limits = Limits(values, np.array([3.0, 2.2, -1.0]), np.array([5.0, 7.7, 40.0]), ("a", "b", "c"), ())
     wider = rounded(limits)
     assert (wider.low[0], wider.high[0], wider.low[2]) == (3, 5, -np.inf)
     assert 2.2 / RATIO <= wider.low[1] <= 2.2
@@ -208,8 +212,8 @@ def test_the_best_tilt_of_independent_items():
         rng.uniform(0.2, 0.5, (5, 1)) * rng.uniform(0.03, 0.6, 200),
         np.stack([rng.integers(0, 2, 200), rng.uniform(1, 9, 200)]).astype(float),
     )
-    limits = Limits(values, np.array([40.0, -np.inf]), np.array([np.inf, 120.0]), ("count", "total"))
-    coins = Coins.of(p, values)
+    limits = Limits(values, np.array([40.0, -np.inf]), np.array([np.inf, 120.0]), ("count", "total"), ())
+    coins = GroupedCoins.of(p, values)
     assert coins.p.shape[1] < 150
     nothing = np.zeros((5, 2))
     theta, log_bound = chernoff_tilts(coins, limits.low, limits.high, nothing)
@@ -333,8 +337,8 @@ def test_limits_of_probability_zero_are_refused(monkeypatch: pytest.MonkeyPatch)
     kernel = ndpp.LowRankKernel(np.array([[1.0, 0], [2.0, 0], [0, 1.0]]), np.eye(2))
     with pytest.raises(ImpossibleLimitError, match="cannot be reached"):
         kernel.sample(limits=[Limit([0, 1, 2], least=3)])
-    monkeypatch.setattr("ndpp.samplers.limited.MAX_EXPECTED", 400)
-    monkeypatch.setattr("ndpp.samplers.limited.PILOT", 1000)
+    monkeypatch.setattr("ndpp.samplers.proposer.MAX_EXPECTED", 400)
+    monkeypatch.setattr("ndpp.samplers.proposer.PILOT_PROPOSALS", 1000)
     with pytest.raises(BudgetExceededError, match="2 of 2"):
         kernel.sample(limits=[Limit([0, 1], least=2)])
 
@@ -361,8 +365,8 @@ def test_common_limits_need_no_tilts(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr("ndpp.samplers.limited_ties.SELDOM", 0.01)
         law = ndpp.laws.Mixture.only(entry.law, range(3))  # one that has nothing prepared
         sampler = law.sampler(limits=CHEAP.limits, given=given)
-        assert sampler.store.is_tilted.any() == expected
-        assert sampler.store.tilts.components.is_known.any() == expected
+        assert sampler.drawers.is_tilted.any() == expected
+        assert sampler.drawers.tilts.components.is_known.any() == expected
 
 
 def test_too_many_proposals_are_refused_with_their_number():
@@ -387,8 +391,8 @@ def test_components_are_updated_where_few_rows_change(n_changed: int):
         np.array([[1, 1, 0], [-1, 1, 2], [0, -2, 1]]),
         [0.2, 0.3, 0.5],
     )
-    tilts = mixture.sampler(limits=[Limit(range(n_changed), least=0.7 * n_changed)]).store.tilts.components
-    tilts._know(np.arange(3))
+    tilts = mixture.sampler(limits=[Limit(range(n_changed), least=0.7 * n_changed)]).drawers.tilts.components
+    tilts._know(mixture, np.arange(3))
     state = TiedMixture(tilts.odds, mixture.base, mixture.weights)._state
     np.testing.assert_allclose(tilts.N, state.N, atol=1e-10)
     np.testing.assert_allclose([tilts.A[c] for c in range(3)], state.A, atol=1e-10)

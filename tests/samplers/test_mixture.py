@@ -11,7 +11,7 @@ import goodness
 from mixtures import ODDS, dense, enumerate_mixture, general, tied
 from ndpp import FamilyMixture, LowRankKernel, Mixture
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
-from ndpp.samplers import laws as module
+from ndpp.samplers import proposer as module
 from ndpp.samplers.components import FurtherItems
 
 every = pytest.mark.parametrize("odds", ODDS)
@@ -57,7 +57,7 @@ def test_a_draw_depends_on_seed_and_index_alone():
         assert sampler.sample(3, rng=5, first=17).baskets.to_lists() == whole[17:20]
         assert pickle.loads(pickle.dumps(sampler)).sample(7, rng=5).baskets.to_lists() == whole[:7]
         forgetful = tied("several", "generic").sampler(size=size, memory=1)
-        assert len(forgetful.store.store.unions._kept) <= 1
+        assert len(forgetful.drawers.parts.memory) <= 1
         assert forgetful.sample(12, rng=5).baskets.to_lists() == whole[:12]
 
 

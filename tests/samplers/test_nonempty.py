@@ -13,7 +13,7 @@ from ndpp import Limit
 from ndpp.errors import BudgetExceededError, ImpossibleLimitError, ImpossibleSizeError
 from ndpp.samplers import Exact
 from ndpp.samplers import base as samplers_base
-from ndpp.samplers.limits import LimitedSampler
+from ndpp.samplers.proposer import Proposer
 from ndpp.samplers.registry import SAMPLERS, Request
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -103,7 +103,8 @@ def test_items_may_be_rare(kind: Kind, monkeypatch: pytest.MonkeyPatch):
     entry = entry_of(kind)
     law, truth = entry.law.tilt(np.full(6, 1e-7)), entry.truth.tilt(dict.fromkeys(range(6), 1e-7))
     sampler = law.sampler()
-    assert isinstance(sampler, LimitedSampler)
+    assert isinstance(sampler, Proposer)
+    assert sampler.is_tilted
     goodness.assert_law(sampler.sample(DRAWS, rng=8).baskets, law_of(truth))
     monkeypatch.setattr(samplers_base, "MAX_EMPTY", 5)
     if kind.name == "kernel":

@@ -19,10 +19,14 @@ from ndpp.samplers.clock import Clock
 from ndpp.samplers.components import Counts, Union
 from ndpp.samplers.exact.eigenclock import EigenClock, _remaining
 from ndpp.samplers.exact.rows import LEFT, apply
-from ndpp.samplers.shared import store_of
+from ndpp.samplers.shared import TiedParts
 from ndpp.samplers.unions import independent_sizes
 
 MEMORY = 2**26
+
+
+def parts_of(law: Mixture) -> TiedParts:
+    return TiedParts(law, law.memory.within(MEMORY))
 
 
 def random_mixture(n: int = 40, d: int = 6, n_components: int = 5, seed: int = 0) -> Mixture:
@@ -71,12 +75,12 @@ def log_contained(union: Union, J: np.ndarray) -> float:
 def test_a_component_given_hundreds_of_baskets_is_that_prepared_anew():
     """Its weight of all sets that contain a basket follows from what was prepared once."""
     law, rng = random_mixture(), np.random.default_rng(1)
-    store, kernels = store_of(law, MEMORY), [law.single(c) for c in range(len(law.weights))]
+    store, kernels = parts_of(law), [law.single(c) for c in range(len(law.weights))]
     for _ in range(400):
         J, c = rng.choice(law.n_items, rng.integers(0, 6), replace=False), int(rng.integers(len(kernels)))
         found = log_contained(store.union(c, 0), J) + kernels[c].log_normalizer()
         assert found == pytest.approx(kernels[c].log_mass(J), abs=1e-9)
-    assert len(store.unions._kept) == len(kernels)
+    assert {(c, 0) for c in range(len(kernels))} <= set(store.memory._kept)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +162,7 @@ def counts_of_families(law, c: int, removed: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("name", CASES)
 def test_the_number_of_items_of_families(name: str):
     law = law_of(name)
-    store = store_of(law, MEMORY)
+    store = parts_of(law)
     for c in range(len(law.weights)):
         for removed in (np.arange(0), np.array([0]), np.arange(1, law.patterns.n_families)[:2]):
             expected = np.append(counts_of_families(law, c, removed), np.zeros(5))
@@ -170,7 +174,7 @@ def test_the_number_of_items_of_families(name: str):
 def test_chances_of_numbers_stay_below_their_bounds(kind: str):
     """Whatever rows are taken out of R, the most probable ones in particular, of components as they are and of tilted ones."""
     law = random_mixture(n=30) if kind == "items" else law_of("several")
-    store, rng = store_of(law, MEMORY), np.random.default_rng(3)
+    store, rng = parts_of(law), np.random.default_rng(3)
     for left in (1, 2, 4):
         tilted = store.tilted(left)
         of_tied = [
@@ -192,23 +196,23 @@ def test_control_a_bound_that_is_none(monkeypatch: pytest.MonkeyPatch):
     """Chances above the bound are cut, and the law is another."""
     law = tied("several", "generic")
     expected = enumerate_mixture(*dense("several", "generic"), lambda S: len(S) == 3)
-    monkeypatch.setattr(shared.Store, "bounds", lambda self, left, n_given: np.full(len(law.weights), 0.01))
-    law._drawers = None  # what is kept has the right ones
+    monkeypatch.setattr(TiedParts, "bounds", lambda self, left, n_given: np.full(len(law.weights), 0.01))
+    law.memory.within(0)  # what is kept has the right ones
     with pytest.raises(AssertionError):
         goodness.assert_law(law.sample(2000, size=3, rng=5), expected)
-    law._drawers = None
+    law.memory.within(0)
 
 
 def test_memory_stays_within_its_bound():
     """A hundred baskets, of many sizes, with room for a few components: the least recently used ones go."""
     law = random_mixture(n_components=12)
-    one = store_of(law, MEMORY).union(0, 0).n_bytes
-    rng, memory = np.random.default_rng(2), 3 * one
+    one = parts_of(law).union(0, 0).n_bytes
+    rng, memory = np.random.default_rng(2), 4 * one
     for i in range(100):
         size = None if i % 3 else int(rng.integers(3, 9))
         law.sample(1, given=rng.choice(law.n_items, 2, replace=False), size=size, rng=i, memory=memory)
-        assert law._drawers.n_bytes <= memory
-    assert 1 <= len(law._drawers.unions._kept) <= 4
+        assert law.memory.n_bytes <= memory
+    assert len(law.memory) >= 1
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -236,8 +240,8 @@ def test_sets_with_items_that_are_excluded_are_rejected(size: int | None):
     rare = int(np.argmin(law.inclusion_probabilities()))
     given = int(np.argmax(law.inclusion_probabilities()))
     sampler = law.sampler(size=size, given=[given], exclude=[rare])
-    assert sampler.avoid.tolist() == [rare]
-    assert sampler.store.store is law._drawers
+    assert np.flatnonzero(sampler.limits.values[0]).tolist() == [rare]
+    assert sampler.drawers.parts.memory is law.memory
 
     def keeps(S: tuple[int, ...]) -> bool:
         return given in S and rare not in S and size in (None, len(S))
@@ -247,7 +251,7 @@ def test_sets_with_items_that_are_excluded_are_rejected(size: int | None):
     with pytest.raises(AssertionError):
         goodness.assert_law(law.sample(600, size=size, given=[given], rng=3), expected)
     others = [item for item in range(law.n_items) if item not in (given, rare)]
-    assert len(law.sampler(given=[given], exclude=others).avoid) == 0
+    assert law.sampler(given=[given], exclude=others).left is None
 
 
 @pytest.mark.parametrize("kind", ["items", "families"])
@@ -256,21 +260,22 @@ def test_items_of_many_baskets_are_prepared_together(kind: str):
     law = random_mixture() if kind == "items" else law_of("several")
     lists = [[i % law.n_items, (i + 3) % law.n_items] for i in range(0, 30, 2)]
     shared.prepare_given(law, Baskets.from_lists(lists, n_items=law.n_items), MEMORY)
-    together, law._drawers = law._drawers.rows._kept, None
+    together = parts_of(law).rows._kept
+    law.memory.within(0)
     for basket in lists:
-        shared.begin(law, np.array(sorted(set(basket))), None, MEMORY)
-    apart = law._drawers.rows._kept
+        shared.begin(parts_of(law), np.array(sorted(set(basket))), None)
+    apart = parts_of(law).rows._kept
     assert set(together) == set(apart)
     assert all(np.allclose(together[row], apart[row], rtol=0, atol=1e-12) for row in apart)
 
 
 def test_numbers_of_further_items_share_their_tilts():
     """Those that differ by less than a deviation do; a drawer that has been to another process finds them again."""
-    store = store_of(law := random_mixture(), MEMORY)
+    store = parts_of(law := random_mixture())
     assert store.aim(4) == store.aim(8) != store.aim(9)
     assert store.tilted(store.aim(4)) is store.tilted(store.aim(8))
     sampler = law.sampler(size=30, given=[1], memory=MEMORY)
-    assert sampler.store.rungs.any()
+    assert sampler.drawers.rungs.any()
     copied = pickle.loads(pickle.dumps(sampler))
     assert copied.sample(5, rng=0).baskets.to_lists() == sampler.sample(5, rng=0).baskets.to_lists()
 
@@ -278,9 +283,9 @@ def test_numbers_of_further_items_share_their_tilts():
 def test_components_that_were_prepared_for_a_number_of_items_draw_the_same_sets():
     law, other = random_mixture(), random_mixture()
     shared.prepare_components(law, MEMORY, 29)
-    store = store_of(law, MEMORY)
+    store = parts_of(law)
     rungs = store.rungs(store.aim(29))
     assert rungs.any()
-    assert {(c, float(rung)) for c, rung in enumerate(rungs)} <= set(store.unions._kept)
+    assert {(c, float(rung)) for c, rung in enumerate(rungs)} <= set(store.memory._kept)
     drawn = [one.sampler(size=30, given=[1], memory=MEMORY).sample(5, rng=0).baskets.to_lists() for one in (law, other)]
     assert drawn[0] == drawn[1]

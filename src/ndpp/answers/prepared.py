@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import Protocol, TypeVar, Unpack
 
 import numpy as np
 
-from ndpp._stop import look
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_items, check_values
 from ndpp.answers.atlas import draw_map
@@ -21,17 +18,11 @@ from ndpp.answers.records import Item, Map, Mission, names_of
 from ndpp.answers.search import LabelIndex
 from ndpp.answers.table import ItemTable
 from ndpp.customers import Customers
-from ndpp.errors import InvalidInputError, PrecisionError
-from ndpp.items.base import look_up_cdf
+from ndpp.errors import InvalidInputError
 from ndpp.laws.ask import Ask, Conditions, Factors, Person
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit
-from ndpp.linalg.size_law import tilted_law
-from ndpp.samplers import Exact, Sampler
-from ndpp.samplers.base import stream, stream_key
-from ndpp.samplers.exact.node_route import NodesRoute, State
-from ndpp.samplers.exact.routes import Unfinished
-from ndpp.samplers.exact.sweep import Sweep
+from ndpp.samplers import Sampler
 from ndpp.samplers.shared import prepare_components
 
 T = TypeVar("T")
@@ -232,12 +223,6 @@ class Prepared:
         return LabelIndex(list(map(str, self.names(range(self.law.n_items)))), self.popularity)
 
     @once
-    def sampler(self) -> Exact | None:
-        """The exact sampler of all baskets of a kernel without background, of which all is ties; None for other laws."""
-        kernel = self.law.as_kernel
-        return Exact.prepare(kernel, memory=MEMORY) if kernel is not None and kernel.background is None else None
-
-    @once
     def map(self) -> Map:
         """The map of the catalogue."""
         return draw_map(self.law, self.inclusions, MAPPED, self.missions)
@@ -251,18 +236,7 @@ class Prepared:
 
     def draw(self, n: int, seed: int, **conditions: Unpack[Conditions]) -> list[list[int]]:
         """Return ``n`` baskets as sorted ids, those of ``law.sample(n, …, rng=seed)``."""
-        ask, own = self.law.ask(**conditions), self.sampler
-        given, size = ask.given, ask.size
-        if own is None or len(ask.excluded) or len(ask.limits):
-            sampler: Sampler = self.law.sampler(memory=MEMORY, **conditions)
-        else:
-            is_begun = own.route != Sweep.name if size is None else len(given) < size <= self.law.max_size
-            if not own.symmetric and is_begun:
-                # A basket that never occurs has no precise answer here: the careful way below knows, and says so.
-                with contextlib.suppress(PrecisionError):
-                    return list(_shared(own, given, size, n, seed))
-            # A symmetric kernel has no circles, and one decomposition per basket is soon made; the table is that of all baskets.
-            sampler = own.to_complete(given, size)
+        sampler: Sampler = self.law.sampler(memory=MEMORY, **conditions)
         return sampler.sample(n, rng=seed).baskets.to_lists()
 
 
@@ -305,41 +279,3 @@ class Conditional(Prepared):
     def sizes(self) -> FloatArray | None:
         """P(|S| = k), if that of the plain law is known."""
         return None if self.plain.sizes is None else self.law.size_distribution()
-
-
-def _shared(sampler: Exact, given: IntArray, size: int | None, n: int, seed: int) -> Iterator[list[int]]:
-    """Draw from the sampler of the whole law, whose chains begin with the given items. The draws are those of their own sampler.
-
-    A basket is put into the circles of the whole law item by item, O(N r²) each, where its own sampler would compute N inverses first.
-    """
-    kernel, key = sampler.kernel, stream_key(seed)
-    rows = np.sort(kernel.rows_of(given, "given"))
-    sizes, clock, states = np.ones(1), None, dict[int, State]()
-    if size is None:
-        law = tilted_law(kernel.coordinates, 1.0, kernel.q_rows(rows))
-        if law.log_weight == -np.inf:
-            raise PrecisionError
-        sizes = np.cumsum(law.law)
-        clock = None if sampler.clock is None else replace(sampler.clock, given=rows, alone=np.zeros(len(rows)))
-        clock = clock if clock is not None and clock.suits(law.law) else None
-    for i in range(n):
-        look()
-        rng, found = stream(key, i), rows
-        if clock is not None:
-            drawn = clock.draw(rng)
-            done = clock.finish(rng, drawn) if isinstance(drawn, Unfinished) else drawn
-            found = np.concatenate([rows, done.rows])
-        elif more := size - len(rows) if size is not None else look_up_cdf(sizes, rng.random()):
-            nodes = sampler.nodes(len(rows) + more)
-            if more not in states:
-                states[more] = _begun(nodes, rows)
-            found = nodes.complete(rng, states[more])[0].rows
-        yield kernel.catalogue_ids(np.sort(found)).tolist()
-
-
-def _begun(nodes: NodesRoute, rows: IntArray) -> State:
-    """Return the state of a sample that has these rows already."""
-    state = nodes.start()
-    for row in rows.tolist():
-        state = nodes.add(state, row)
-    return state._replace(owned=False)  # several draws begin with it

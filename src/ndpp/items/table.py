@@ -100,6 +100,13 @@ class LeverageTable:
         )
 
     @property
+    def n_bytes(self) -> int:
+        """Bytes in addition to those of the kernel, which has most leverages anyway."""
+        known = self.kernel.coordinates.leverage if "coordinates" in vars(self.kernel) else None
+        own = 0 if known is not None and np.may_share_memory(known, self.leverage) else self.leverage.nbytes
+        return own + self.threshold.nbytes + self.alias.nbytes
+
+    @property
     def arrays(self) -> TableArrays:
         """What compiled code needs."""
         return TableArrays(self.threshold, self.alias, self.leverage, self.total, self.budget)

@@ -31,7 +31,7 @@ from ndpp.laws.union import WeighedSets
 from ndpp.linalg.scaling import entry_magnitudes
 from ndpp.linalg.schur import NEARLY_SINGULAR, condition_inner, eliminate
 from ndpp.linalg.size_law import tilted_law
-from ndpp.linalg.tilts import tilt_to_size
+from ndpp.linalg.tilts import solve_tilt, tilt_to_size
 from ndpp.rows import Rows, SelectedRows, Stacked, as_rows
 from ndpp.rows.scaled import Multiplied
 
@@ -223,11 +223,18 @@ class LowRankKernel(WeighedSets):
         log_c = tilt_to_size(odds, float(expected_size))
         if self.background is None and not self.nonempty:
             return self._tilt(self.support, np.full(self.n_rows, np.exp(log_c)))
-        low, high = log_c - 50, log_c + 50  # above, all directions of T count as items of their own
-        for _ in range(60):
-            middle = (low + high) / 2
-            kernel: LowRankKernel = self._tilted_by(self.support, np.full(self.n_rows, np.exp(middle)))
-            low, high = (middle, high) if kernel.inclusion_probabilities().sum() < expected_size else (low, middle)
+        kernel = self
+
+        def moments(log_c: float) -> tuple[float, float]:
+            nonlocal kernel
+            kernel = self._tilted_by(self.support, np.full(self.n_rows, np.exp(log_c)))
+            sizes = kernel.size_distribution()
+            counts = np.arange(len(sizes))
+            mean = float(sizes @ counts)
+            return mean, float(sizes @ (counts - mean) ** 2)
+
+        # Above, all directions of T count as items of their own.
+        solve_tilt(moments, float(expected_size), log_c, within=1e-10 * float(expected_size), least_variance=1e-12)
         return kernel
 
     def __getstate__(self) -> dict[str, Any]:

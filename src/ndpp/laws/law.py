@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Self, Unpack
 import numpy as np
 from scipy.special import logsumexp
 
+from ndpp._memory import Memory
 from ndpp._show import html_table, some
 from ndpp._types import AnyArray, FloatArray, IntArray, Items, Jobs, RngLike
 from ndpp._validation import check_choice, check_count, check_items, check_values, clip_probabilities
@@ -71,7 +72,7 @@ class Law(Moments, Changes, ABC):
     """:func:`ndpp.recommend`, which ``ndpp/__init__.py`` connects, as it does the next."""
     _prepare_sampler: ClassVar[Callable[..., Any]]
     _memory: ClassVar[int] = 256 * 2**20
-    """Default for the maximum number of bytes of cached matrices."""
+    """Default for the budget of :attr:`memory`."""
 
     @staticmethod
     def of(model: object) -> Law | None:
@@ -90,11 +91,24 @@ class Law(Moments, Changes, ABC):
             )
         return law
 
-    _drawers: Any = None
-    """What samplers keep for the next call, in memory alone: files, pickles and copies do not have it."""
+    @property
+    def memory(self) -> Memory:
+        """What is kept for the next call. Laws of the same components share it; files, pickles and copies do not have it."""
+        found: Memory = vars(self).setdefault("_remembered", Memory(self._memory))
+        return found
+
+    def _remembering(self, made: Self) -> Self:
+        """Return a law of the same components, which shares the memory of this one."""
+        vars(made)["_remembered"] = self.memory
+        return made
+
+    @property
+    def _as_ties(self) -> Any:
+        """This law, if its components share ties, so that samplers share what they prepare of them; otherwise None."""
+        return None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_drawers"}
+        return {name: value for name, value in vars(self).items() if name != "_remembered"}
 
     # -- the frame: what a law has beside its components ---------------------------------------------------------------------
 
@@ -693,7 +707,7 @@ class Law(Moments, Changes, ABC):
     def _tilted_within(self, factors: FloatArray | None, weights: FloatArray | None) -> Law:
         """Return the components with tilted odds, each with the weight that is given."""
         made = self if factors is None else self._tilted_by(np.arange(self.n_items), factors)
-        return made if weights is None else made.framed(made.frame.weighted(weights))
+        return made if weights is None else made._remembering(made.framed(made.frame.weighted(weights)))
 
     # -- distributions of the same kind --------------------------------------------------------------------------------------
 
@@ -755,7 +769,7 @@ class Law(Moments, Changes, ABC):
     def _in_context(self, weights: FloatArray, columns: Sequence[str]) -> Self:
         """Return the same components with these weights, and other columns of context left to be known."""
         gate = self.gate and self.gate.without(columns)
-        return self.framed(self.frame.weighted(weights)._replace(gate=gate))
+        return self._remembering(self.framed(self.frame.weighted(weights)._replace(gate=gate)))
 
     def without_empty(self) -> Self:
         """Return the distribution given that there is at least one item: P(S) / (1 − P(∅)) for all other sets.
@@ -775,7 +789,7 @@ class Law(Moments, Changes, ABC):
         weights = self.weights * -np.expm1(-self.log_normalizers())
         if not weights.any():
             raise ZeroProbabilityError("no item can occur, so the only set is empty, and it cannot be left out")
-        return self.framed(self.frame.weighted(weights / weights.sum(), nonempty=True))
+        return self._remembering(self.framed(self.frame.weighted(weights / weights.sum(), nonempty=True)))
 
     def normalized(self) -> Self:
         """Return the same distribution with its normalisers at hand, as files keep them; itself, if they are cheap."""
@@ -785,7 +799,8 @@ class Law(Moments, Changes, ABC):
         """Return the distribution of which this one leaves out the empty set; itself, if it does not."""
         if not self.nonempty:
             return self
-        return self.framed(self.frame.weighted(self._free_weights / self._free_weights.sum(), nonempty=False))
+        weights = self._free_weights / self._free_weights.sum()
+        return self._remembering(self.framed(self.frame.weighted(weights, nonempty=False)))
 
     def _tilted_by(self, ids: IntArray, factors: FloatArray | None) -> Self:
         """Return the tilted distribution, with weights ∝ w_c Z_c(s) / Z_c, which leaves out the empty set if this one does."""

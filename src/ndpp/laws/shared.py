@@ -120,14 +120,12 @@ class SharedTies(Mixture):
         """Return the same mixture with what features of items say about new ones."""
         return self.framed(self.frame._replace(features=features))
 
-    def _in_context(self, weights: FloatArray, columns: Sequence[str]) -> Self:
-        """Return the mixture with other weights. What draws from the components stays as it is."""
-        made, drawers = super()._in_context(weights, columns), self._drawers
-        made._drawers = None if drawers is None else drawers.beside(made)
-        return made
-
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_last_sides"}
+
+    @property
+    def _as_ties(self) -> SharedTies:
+        return self
 
     @property
     def _plain_components(self) -> Components:

@@ -21,6 +21,7 @@ from scipy.linalg import block_diag
 from torch import Tensor
 
 from ndpp._types import FloatArray
+from ndpp.linalg.tilts import tilt_to_size
 
 
 class Parameters(NamedTuple):
@@ -242,14 +243,9 @@ def _orthonormal(B: Tensor) -> Tensor:
 
 
 def _factor_for_size(parameters: Parameters, form: KernelForm, scale: Tensor, n_sym: int, mean_size: float) -> float:
-    """Return the t for which sets drawn with tL have this mean size, Σ tλ/(1 + tλ), by bisection in log t."""
+    """Return the t for which sets drawn with tL have this mean size, Σ tλ/(1 + tλ)."""
     X = (parameters.X * scale[:, None]).numpy()
     values = np.linalg.eigvals(inner_matrix(form, parameters.skew, n_sym) @ (X.T @ X))
-    rank = np.sum(np.abs(values) > 1e-12 * np.abs(values).max())
-    wanted = min(max(mean_size, 1e-3), 0.9 * rank)  # the mean size is below the rank
-    low, high = -40.0, 40.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        t = math.exp(middle) * values
-        low, high = (middle, high) if np.sum((t / (1 + t)).real) < wanted else (low, middle)
-    return math.exp(low)
+    values = values[np.abs(values) > 1e-12 * np.abs(values).max()]
+    wanted = min(max(mean_size, 1e-3), 0.9 * len(values))  # the mean size is below the rank
+    return math.exp(tilt_to_size(values, wanted))

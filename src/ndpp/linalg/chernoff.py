@@ -23,8 +23,8 @@ VALUE_RATIO, CHANCE_RATIO = 1.1, 2.0
 """Items whose values and whose mean probabilities differ by up to about these factors are taken together."""
 
 
-class Totals(Protocol):
-    """Numbers c_j of several distributions, as :class:`Coins` has them."""
+class TotalCumulants(Protocol):
+    """Numbers c_j of several distributions, as :class:`GroupedCoins` has them."""
 
     @property
     def units(self) -> FloatArray:
@@ -34,7 +34,7 @@ class Totals(Protocol):
         """Return log E e^{θ·c} of some distributions, with a θ (m, J) for each, and the means and covariances of c under it."""
 
 
-class Coins(NamedTuple):
+class GroupedCoins(NamedTuple):
     """Independent items of C distributions, those of similar values together: of group k, ``counts`` (C, K) with probability ``p`` each.
 
     Counts need not be whole. ``values`` (J, K) are those of an item of each group.
@@ -45,7 +45,7 @@ class Coins(NamedTuple):
     values: FloatArray
 
     @classmethod
-    def of(cls, p: FloatArray, values: FloatArray) -> Coins:
+    def of(cls, p: FloatArray, values: FloatArray) -> GroupedCoins:
         """Group items of probabilities p (C, n) and values (J, n); means and variances of c_j with equal values stay as they are."""
         which = np.flatnonzero(values.any(axis=0) & (p > 0).any(axis=0))
         if not len(which):
@@ -89,7 +89,9 @@ def chances_within(mean: FloatArray, variance: FloatArray, low: FloatArray, high
     return np.asarray((below - short).clip(0.0, 1.0))
 
 
-def chernoff_tilts(law: Totals, low: FloatArray, high: FloatArray, start: FloatArray) -> tuple[FloatArray, FloatArray]:
+def chernoff_tilts(
+    law: TotalCumulants, low: FloatArray, high: FloatArray, start: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """Return θ_c (C, J) that minimises Chernoff's bound of P_c(low ≤ c(S) ≤ high), and the logarithm of the bound.
 
     log A_c = log E e^{θ·c} − θ·b is convex, with a kink at 0, where θ_j stays if the mean of c_j is within the limit. Newton steps from

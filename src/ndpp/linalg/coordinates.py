@@ -17,6 +17,7 @@ import numpy as np
 import scipy.linalg as sl
 from scipy.linalg.blas import dtrmm, strmm
 
+from ndpp._memory import n_bytes_of
 from ndpp._types import AnyArray, FloatArray
 from ndpp.errors import InvalidKernelError, NDPPError
 from ndpp.linalg.factor import UNEVEN_WEIGHTS, cached_blocks, factor
@@ -93,6 +94,11 @@ class Coordinates:
     smallest: float
     Q: FloatArray | None
     eigenvalues: FloatArray | None = None
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the large arrays."""
+        return n_bytes_of((self.to_q, self.B, self.leverage, self.Q, *self.core))
 
     @property
     def rank(self) -> int:

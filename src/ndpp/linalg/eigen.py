@@ -35,6 +35,11 @@ class EigenBasis(NamedTuple):
     V: Array
     inverse: Array
 
+    @property
+    def mean(self) -> float:
+        """tr B(I + B)⁻¹ of one matrix: the expected number of items."""
+        return float(self.multiplicity @ (self.values / (1 + self.values)).real)
+
     @classmethod
     def of(cls, coords: Coordinates) -> EigenBasis | None:
         """Decompose B; None if the decomposition disagrees with the resolvents. O(r³)."""

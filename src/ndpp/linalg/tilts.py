@@ -23,7 +23,7 @@ MOST_STEPS = 100
 
 def solve_tilts(
     moments: Callable[[FloatArray, IntArray], tuple[FloatArray, FloatArray]],
-    target: float,
+    target: float | FloatArray,
     start: FloatArray,
     *,
     within: float = 0.3,
@@ -38,8 +38,9 @@ def solve_tilts(
     ----------
     moments : callable
         ``moments(log_tilt, which)`` returns the means and the variances of the distributions at positions ``which``.
-    target : float
-        The expected size. The smallest and the largest possible size would need ρ = 0 and ∞: only ``within`` of them is possible.
+    target : float or array
+        The expected size, of all distributions or of each. The smallest and the largest possible size would need ρ = 0 and ∞: only
+        ``within`` of them is possible.
     start : array
         Where to begin, one log ρ for each distribution.
     within, deviations : float
@@ -52,12 +53,13 @@ def solve_tilts(
         A smaller variance counts as this.
     """
     x = np.array(start, np.float64)
+    wanted = np.broadcast_to(np.asarray(target, np.float64), x.shape)
     low, high = np.full_like(x, -np.inf), np.full_like(x, np.inf)
     moving = np.arange(len(x))
     for _ in range(MOST_STEPS):
         look()
         mean, variance = moments(x[moving], moving)
-        excess, spread = mean - target, np.maximum(variance, least_variance)
+        excess, spread = mean - wanted[moving], np.maximum(variance, least_variance)
         step = np.nan_to_num(np.clip(-excess / spread, -max_step, max_step))
         if unit:
             step = unit * np.round(step / unit)

@@ -6,8 +6,8 @@ from ndpp.samplers.base import Draw, Draws, Engines, Monitor, Sampler
 from ndpp.samplers.cholesky import Cholesky
 from ndpp.samplers.clock import Clock
 from ndpp.samplers.exact import Exact
-from ndpp.samplers.laws import LawSampler
 from ndpp.samplers.naive import Naive
+from ndpp.samplers.proposer import Proposer
 from ndpp.samplers.rejection import Rejection
 from ndpp.samplers.walk import DirectUp, NaiveUp, RandomSize, RejectionUp, Walk
 
@@ -18,10 +18,10 @@ __all__ = [
     "Draw",
     "Draws",
     "Exact",
-    "LawSampler",
     "Monitor",
     "Naive",
     "NaiveUp",
+    "Proposer",
     "RandomSize",
     "Rejection",
     "RejectionUp",

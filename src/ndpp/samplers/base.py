@@ -98,7 +98,7 @@ class Draws:
 
 
 class Engine(Protocol):
-    """Draws the sets of one prepared sampler on a device other than the CPU, many at once."""
+    """Draws the sets of one prepared sampler on a device, many at once."""
 
     def draws(self, key: AnyArray, first: int, n_samples: int) -> Iterator[Draws]:
         """Yield the samples first, first + 1, … in order, some at a time; ``key`` is that of the seed."""
@@ -129,7 +129,7 @@ class Sampler(ABC):
 
     kernel: Any
     engine: Engine | None = None
-    """Draws on a GPU (``ndpp.samplers.gpu``); None for the CPU."""
+    """Draws on a GPU (``ndpp.samplers.gpu``); without one, :class:`Workers` do."""
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> Draw:
@@ -194,9 +194,8 @@ class Sampler(ABC):
         Draws
             ``.baskets``, and an array for each counter in ``.info``.
         """
-        batches, key = _batches(n_samples, first, BATCH), stream_key(rng)
-        parts = self._run(key, batches, n_jobs) if self.engine is None else self.engine.draws(key, first, n_samples)
-        done: list[Any] = []
+        engine, done = self.engine or Workers(self, n_jobs, BATCH), list[Draws]()
+        parts = engine.draws(stream_key(rng), *_checked(first, n_samples))
         try:
             done.extend(counted(parts, n_samples, progress, "sampling"))
         except PartialResultError as error:
@@ -217,11 +216,8 @@ class Sampler(ABC):
         >>> sum(parts, []) == sampler.sample(100, rng=0).baskets.to_lists()
         True
         """
-        batches, key = _batches(n_samples, first, STREAM_BATCH), stream_key(rng)
-        if self.engine is not None:
-            yield from self.engine.draws(key, first, n_samples)
-        else:
-            yield from map(self._collect, self._run(key, batches, n_jobs))
+        engine = self.engine or Workers(self, n_jobs, STREAM_BATCH)
+        yield from engine.draws(stream_key(rng), *_checked(first, n_samples))
 
     def items_of(self, rows: IntArray) -> IntArray:
         """Return the items of the catalogue of a draw."""
@@ -231,11 +227,9 @@ class Sampler(ABC):
         """Draw one set, as items of the catalogue: what a mixture asks of the samplers of its components."""
         return self.items_of(self.draw(rng).rows)
 
-    def _whole(self, parts: Sequence[Any]) -> Draws:
-        """Return all parts as one: lists of :class:`Draw` from the CPU, :class:`Draws` from an engine."""
-        if self.engine is None or not parts:
-            return self._collect([draw for part in parts for draw in part])
-        return joined(parts)
+    def _whole(self, parts: Sequence[Draws]) -> Draws:
+        """Return all parts as one."""
+        return joined(parts) if parts else self._collect([])
 
     def _run(self, key: AnyArray, batches: Sequence[range], n_jobs: Jobs) -> Iterator[list[Draw]]:
         return dispatch(partial(_draw_batch, key), self, batches, n_jobs)
@@ -256,15 +250,33 @@ def joined(parts: Sequence[Draws]) -> Draws:
     one = parts[0].baskets
     indices = np.concatenate([part.baskets.indices for part in parts])
     baskets = Baskets._trusted(np.concatenate([[0], *indptr]), indices, one.n_items, one.labels)
-    return Draws(baskets, {name: np.concatenate([part.info[name] for part in parts]) for name in parts[0].info})
+    names = dict.fromkeys(name for part in parts for name in part.info)
+    nothing = [np.zeros(len(part), np.int64) for part in parts]
+    info = {n: np.concatenate([part.info.get(n, zero) for part, zero in zip(parts, nothing)]) for n in names}
+    return Draws(baskets, info)
 
 
-def _batches(n_samples: int, first: int, most: int) -> list[range]:
-    """Return the indices of the samples in batches of at most ``most``."""
+def _checked(first: int, n_samples: int) -> tuple[int, int]:
     n_samples = check_count(n_samples, "n_samples", most=2**63)
-    first = check_count(first, "first", most=2**64 - n_samples)  # samples are numbered by 64 bits
-    step = min(most, -(-n_samples // 16)) or 1  # at least a dozen batches, so that workers finish together
-    return [range(i, min(i + step, first + n_samples)) for i in range(first, first + n_samples, step)]
+    return check_count(first, "first", most=2**64 - n_samples), n_samples  # samples are numbered by 64 bits
+
+
+class Workers(NamedTuple):
+    """The engine of the CPU: workers draw batches of at most ``at_once`` samples each."""
+
+    sampler: Sampler
+    n_jobs: Jobs
+    at_once: int
+
+    def draws(self, key: AnyArray, first: int, n_samples: int) -> Iterator[Draws]:
+        """Yield the samples first, first + 1, … in order."""
+        step = min(self.at_once, -(-n_samples // 16)) or 1  # at least a dozen batches, so that workers finish together
+        batches = [range(i, min(i + step, first + n_samples)) for i in range(first, first + n_samples, step)]
+        try:
+            yield from map(self.sampler._collect, self.sampler._run(key, batches, self.n_jobs))
+        except PartialResultError as error:
+            error.partial = self.sampler._collect(error.partial) if error.partial else None
+            raise
 
 
 def _draw_batch(key: AnyArray, sampler: Sampler, indices: range) -> list[Draw]:

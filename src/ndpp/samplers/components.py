@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg as sl
 
+from ndpp._memory import n_bytes_of
 from ndpp._stop import look
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp.errors import BudgetExceededError
@@ -40,7 +41,6 @@ from ndpp.linalg.sizes import Coins, SizeLaw
 from ndpp.samplers.clock import Clock
 from ndpp.samplers.exact import Exact
 from ndpp.samplers.exact.eigenclock import EigenClock
-from ndpp.samplers.exact.ladder import n_bytes_of
 from ndpp.samplers.exact.rows import EigenRows, Sides, rows_of
 from ndpp.samplers.family_parts import FamilyFactors, FamilyParts, GivenFamilies
 from ndpp.samplers.unions import SIZED_BUDGET, Alone
@@ -79,13 +79,14 @@ class Union(NamedTuple):
     @property
     def n_bytes(self) -> int:
         """Bytes of all arrays, but for those that all components share."""
-        index, own = self.clock.index, tuple(vars(self.alone).values())
-        eigen = self.clock.eigen if isinstance(self.clock, EigenClock) else ()
-        known = vars(index.kernel).get("coordinates", ())
-        return n_bytes_of((own, known, index.leverage, index.threshold, index.alias, eigen))
+        index = self.clock.index
+        eigen = self.clock.eigen.n_bytes if isinstance(self.clock, EigenClock) else 0
+        return self.alone.n_bytes + index.n_bytes + eigen + n_bytes_of(vars(index.kernel).get("coordinates"))
 
     def given(self, rows: IntArray) -> Union:
         """Return what draws sets that contain these rows."""
+        if not len(rows):
+            return self
         odds = self.alone.odds[rows]
         return self._replace(clock=replace(self.clock, given=rows, alone=odds / (1 + odds)))
 
@@ -143,8 +144,8 @@ class Counts(NamedTuple):
     @property
     def n_bytes(self) -> int:
         """Bytes of its own arrays; its parts count theirs."""
-        logs = self.groups.logs if isinstance(self.groups, FamilyFactors) else ()
-        return n_bytes_of((self.log_mean, self.unit, logs, tuple(vars(self.alone).values())))
+        groups = self.groups.logs if isinstance(self.groups, FamilyFactors) else getattr(self.groups, "p", None)
+        return n_bytes_of((self.log_mean, self.unit, groups, self.alone))
 
     def tilted_chance(self, count: int, removed: IntArray) -> float:
         """Return P(|R| = count) without some rows, with odds times ρ."""
@@ -252,9 +253,8 @@ def shared_clock(ties: TiedMixture, c: int, kernel: LowRankKernel) -> EigenClock
     skew = is_skew(B)
     bases, agrees = EigenBasis.of_many(B[None], is_skew=skew, resolvents=(U @ N @ U.T)[None, None] if skew else None)
     basis = EigenBasis(*(part[0] for part in bases))
-    values, multiplicity = basis.values, basis.multiplicity
     mean = float(np.einsum("ij,ji->", A, N))  # E|T|
-    if not (agrees[0] and abs(multiplicity @ (values / (1 + values)).real - mean) <= LOST_DIGITS * (1 + mean)):
+    if not (agrees[0] and abs(basis.mean - mean) <= LOST_DIGITS * (1 + mean)):
         return None
     odds = ties.tilted_odds(0.0, [c])[0]
     p = odds / (1 + odds)
@@ -262,6 +262,6 @@ def shared_clock(ties: TiedMixture, c: int, kernel: LowRankKernel) -> EigenClock
     leverage = p * leverages(rows if to_q is None else ties.base._factor, to_unit)
     left, right = to_sides = to_unit @ basis.to_sides
     source = Sides.of(rows, factors * np.sqrt(p), left, right, np.argsort(-leverage)[:KEPT_SIDES])
-    eigen = EigenRows(values, multiplicity, to_sides, source, source.n_bytes)
+    eigen = EigenRows(basis.values, basis.multiplicity, to_sides, source, mean, source.n_bytes)
     index = LeverageTable.prepare(kernel, leverage=np.minimum(leverage, 1.0))
     return EigenClock(index, eigen, np.empty(0, np.int64), np.empty(0))

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from ndpp._memory import Memory, n_bytes_of
 from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp.laws.limits import Limits
 from ndpp.laws.shared import SharedTies
-from ndpp.linalg.chernoff import Coins, Totals, chances_within, chernoff_tilts
-from ndpp.samplers import shared
+from ndpp.linalg.chernoff import GroupedCoins, TotalCumulants, chances_within, chernoff_tilts
 from ndpp.samplers.components import FurtherItems, Union, without
 from ndpp.samplers.family_parts import FamilyParts, FamilyTotals, GivenFamilies
-from ndpp.samplers.limited import LimitedSampler, towards
-from ndpp.samplers.shared import _log_posterior, store_of
+from ndpp.samplers.proposer import Acceptance, Proposer, towards
+from ndpp.samplers.shared import TiedDrawers, TiedParts, _log_posterior
 from ndpp.samplers.tilted import TiltedComponents
 
 UNFIT = -12.0
@@ -38,19 +39,19 @@ LONG = 2e9
 """Operations."""
 
 
-def limited_ties(mixture: SharedTies, whole: Limits, ids: IntArray, memory: int) -> LimitedSampler:
+def limited_ties(mixture: SharedTies, whole: Limits, ids: IntArray, memory: Memory) -> Proposer:
     """Return the sampler of sets that contain given items and keep the limits."""
-    left, store = whole.beside(ids), store_of(mixture, memory)  # it stays with the mixture
-    possible = np.array(store.unions.remember("possible items", lambda: (mixture.masses() > 0).any(axis=0)))
+    left, parts = whole.beside(ids), TiedParts(mixture, memory)
+    possible = np.array(memory.remember("possible items", lambda: (mixture.masses() > 0).any(axis=0)))
     possible[ids] = False
     left.check(possible, int(mixture.largest.max()) - len(ids))
     aim = replace(rounded(left), values=whole.values)
     key = hashlib.blake2b(b"|".join(part.tobytes() for part in (aim.values, aim.low, aim.high))).digest()
-    tilts = store.unions.remember(key, lambda: Tilts(store, aim))
-    log_weights, is_tilted = tilts.chosen(store, ids, left)
-    drawers = TiltedDrawers(tilts, key, store, ids, is_tilted, whole.high - whole.totals(ids))
-    theta = tilts.theta * is_tilted[:, None]
-    return LimitedSampler(mixture, ids, whole, theta, towards(theta, whole), log_weights, drawers)
+    tilts = memory.remember(key, lambda: LimitTilts(parts, aim))
+    log_weights, is_tilted = tilts.chosen(parts, ids, left)
+    drawers = LimitedDrawers(tilts, key, parts, ids, is_tilted, whole.high - whole.totals(ids))
+    accepted = Acceptance.of(whole, tilts.theta * is_tilted[:, None])
+    return Proposer(mixture, ids, log_weights, drawers, accepted)
 
 
 def rounded(limits: Limits) -> Limits:
@@ -73,7 +74,7 @@ def rounded(limits: Limits) -> Limits:
     return replace(limits, low=low, high=high)
 
 
-class Tilts:
+class LimitTilts:
     """The components of a mixture with shared ties, each tilted by its own θ_c, whatever is given.
 
     Items whose value alone is above a bound have a small factor rather than none, as they may be given; ``n_unfit`` are their means.
@@ -81,17 +82,17 @@ class Tilts:
     ties, shapes (C, J) and (C,); ``reach`` (C, J) bounds c_j.
     """
 
-    def __init__(self, store: shared.Store, aim: Limits) -> None:
-        mixture, fitting = store.mixture, aim.fitting
+    def __init__(self, parts: TiedParts, aim: Limits) -> None:
+        mixture, fitting = parts.mixture, aim.fitting
         places = np.flatnonzero(aim.values.any(axis=0))
-        alone, _, added, _ = store.moments
+        alone, _, added, _ = parts.moments
         raised = 1 + added / alone.clip(1e-12)  # ties are taken to add the same to all items
         fit, unfit = places[fitting[places]], places[~fitting[places]]
         self.values, self.unfit = aim.values, np.where(fitting, 0.0, UNFIT)
         self.n_unfit = (mixture.chances_alone(unfit) * raised[:, None]).clip(0.0, 1.0).sum(axis=1)
-        law: Totals
+        law: TotalCumulants
         if mixture.patterns is None:
-            law = Coins.of((mixture.chances_alone(fit) * raised[:, None]).clip(0.0, 1.0), aim.values[:, fit])
+            law = GroupedCoins.of((mixture.chances_alone(fit) * raised[:, None]).clip(0.0, 1.0), aim.values[:, fit])
         else:
             law = FamilyTotals.of(mixture.patterns, mixture.odds, raised, aim.values, ~fitting)
         nothing = np.zeros((len(raised), len(aim)))
@@ -100,22 +101,23 @@ class Tilts:
         self.theta, log_bound = chernoff_tilts(law, aim.low, aim.high, nothing)
         self.log_bound = log_bound + (self.theta * towards(self.theta, aim)).sum(axis=1) - self.n_unfit
         is_tilted = (self.theta != 0).any(axis=1) | (self.n_unfit > 0)
-        self.components = TiltedComponents(mixture, self.log_factors, is_tilted, store.rows)
+        self.components = TiltedComponents(
+            mixture, partial(_log_factors, self.theta, aim.values, self.unfit), is_tilted
+        )
         self.reach = (mixture.masses() > 0).astype(np.float64) @ (aim.values * fitting).T
         self.takes_long = len(raised) * len(places) * mixture.base.rank**2 > LONG
+
+    grows: ClassVar[bool] = True
 
     @property
     def n_bytes(self) -> int:
         """Bytes of all arrays."""
-        return self.values.nbytes + self.components.n_bytes
+        own = self.values, self.unfit, self.theta, self.mean, self.variance, self.reach
+        return n_bytes_of(own) + self.components.n_bytes
 
-    def log_factors(self, which: Any, items: Any) -> FloatArray:
-        """Return those of some components and items."""
-        return np.asarray(self.theta[which] @ self.values[:, items] + self.unfit[items])
-
-    def chosen(self, store: shared.Store, ids: IntArray, left: Limits) -> tuple[FloatArray, BoolArray]:
+    def chosen(self, parts: TiedParts, ids: IntArray, left: Limits) -> tuple[FloatArray, BoolArray]:
         """Return log w_c A_c given items, which leave so much of the limits, and which components are tilted."""
-        found = _log_posterior(store, ids)
+        found = _log_posterior(parts, ids)
         found[(self.reach < left.low).any(axis=1)] = -np.inf
         top, log_units = found.max(), -(self.theta * towards(self.theta, left)).sum(axis=1)
         is_tilted = np.zeros(len(found), bool)
@@ -133,8 +135,8 @@ class Tilts:
         which = order[: 0 if plain.sum() <= enough else 1 + int(np.argmax(still <= enough))]
         which = np.sort(which[self.components.is_tilted[which]])
         if len(which):
-            of_given = self.log_factors(which, ids).sum(axis=1)
-            tilted = self.components.log_weights(ids, which) - of_given + log_units[which]
+            of_given = self.components.log_factors(which, ids).sum(axis=1)
+            tilted = self.components.log_weights(parts, ids, which) - of_given + log_units[which]
             less = tilted < found[which]
             found[which[less]], is_tilted[which[less]] = tilted[less], True
         return found, is_tilted
@@ -157,38 +159,42 @@ class Apart(NamedTuple):
         return np.concatenate([found, self.drawer.items_of(rng, without(union.draw_tied(rng), apart))])
 
 
-class TiltedDrawers:
-    """What draws the further items of sets from the components of :class:`Tilts`; what it prepares stays with the mixture.
+class LimitedDrawers:
+    """What draws the further items of sets from the components of :class:`LimitTilts`; what it prepares stays with the mixture.
 
     ``room`` is what given items leave of the upper bounds.
     """
 
     def __init__(
-        self, tilts: Tilts, key: bytes, store: shared.Store, ids: IntArray, is_tilted: BoolArray, room: FloatArray
+        self, tilts: LimitTilts, key: bytes, parts: TiedParts, ids: IntArray, is_tilted: BoolArray, room: FloatArray
     ) -> None:
-        self.tilts, self.key, self.store, self.ids, self.is_tilted, self.room = tilts, key, store, ids, is_tilted, room
-        self.others = shared.Begun(store, ids, None, np.zeros(len(is_tilted), np.int64))
-        self._made: dict[int, Apart] = {}
-
-    def __reduce__(self) -> Any:
-        return TiltedDrawers, (self.tilts, self.key, self.store, self.ids, self.is_tilted, self.room)
+        self.tilts, self.key, self.parts, self.ids, self.is_tilted, self.room = tilts, key, parts, ids, is_tilted, room
+        self.others = TiedDrawers(parts, ids, None, np.zeros(len(is_tilted), np.int64))
+        self._families: dict[int, GivenFamilies] = {}  # of each component, those of the given items
 
     def __getitem__(self, c: int) -> Apart:
-        if c not in self._made:
-            self._made[c] = Apart(self._drawer(c), self.tilts.values, self.room)
-        return self._made[c]
+        return Apart(self._drawer(c), self.tilts.values, self.room)
 
     def _drawer(self, c: int) -> FurtherItems:
         if not self.is_tilted[c]:
             return self.others[c]
-        tilts, mixture, keep = self.tilts, self.store.mixture, self.store.unions.remember
-        union = keep((self.key, c), lambda: Union.prepare(tilts.components.single(c), 0, self.store.memory))
-        if mixture.patterns is None:
+        components, mixture, memory = self.tilts.components, self.parts.mixture, self.parts.memory
+        keep, plain = memory.remember, mixture.patterns
+        union = keep((self.key, c), lambda: Union.prepare(components.single(mixture, c), 0, memory.budget))
+        if plain is None:
             return FurtherItems(union.given(mixture.base.rows_of(self.ids)), None, _no_counts, 1.0, None, None)
-        patterns = keep((self.key, c, "patterns"), lambda: tilts.components.patterns(c))
+        patterns = keep((self.key, c, "patterns"), lambda: components.patterns(plain, c))
         parts = keep((self.key, c, "parts"), lambda: FamilyParts.of(patterns, mixture.odds[c]))
-        families = GivenFamilies.of(patterns, patterns.touched_by(self.ids)).weighed(mixture.odds[c])
+        if c not in self._families:
+            given = GivenFamilies.of(patterns, patterns.touched_by(self.ids))
+            self._families[c] = given.weighed(mixture.odds[c])
+        families = self._families[c]
         return FurtherItems(union.given(families.families), None, _no_counts, 1.0, parts, families)
+
+
+def _log_factors(theta: FloatArray, values: FloatArray, unfit: FloatArray, which: Any, items: Any) -> FloatArray:
+    """Return log s of some components and items."""
+    return np.asarray(theta[which] @ values[:, items] + unfit[items])
 
 
 def _no_counts(count: int, removed: IntArray, is_fine: bool) -> Any:

@@ -22,24 +22,26 @@ Cost per sample: that of a set of any size, times the number of proposals. Prepa
 
 from __future__ import annotations
 
-from functools import singledispatch
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import ClassVar
 
 import numpy as np
 
-from ndpp._types import FloatArray, Items
-from ndpp._validation import check_items
-from ndpp.errors import ImpossibleLimitError, InvalidInputError, PrecisionError, ZeroProbabilityError
+from ndpp._memory import Memory, n_bytes_of
+from ndpp._types import FloatArray
+from ndpp.errors import ImpossibleLimitError, InvalidInputError, PrecisionError
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law, log_sum
 from ndpp.laws.limits import Limit, Limits
-from ndpp.laws.precision import WARN_ERROR, check_given
-from ndpp.laws.shared import SharedTies
-from ndpp.linalg.chernoff import HALVINGS, MOST_LOG_FACTOR, Coins, chernoff_tilts
-from ndpp.samplers.base import Sampler, cuda_device, with_engine
-from ndpp.samplers.laws import Asked, Store, _prepare, check_size
-from ndpp.samplers.limited import LimitedSampler, towards
+from ndpp.laws.precision import WARN_ERROR
+from ndpp.linalg.chernoff import HALVINGS, MOST_LOG_FACTOR, GroupedCoins, chernoff_tilts
+from ndpp.samplers.base import Sampler, with_engine
+from ndpp.samplers.kernels import ComponentSamplers
 from ndpp.samplers.limited_ties import limited_ties
+from ndpp.samplers.proposer import Acceptance, Asked, Proposer
+from ndpp.samplers.unions import kernel_bytes
 
 LONGEST = 8.0
 """Most by which a step of θ is lengthened for a kernel."""
@@ -48,62 +50,89 @@ ROUNDS, NEAR = 8, 0.15
 standard deviations."""
 
 
-def prepare(
-    law: Law, *, limits: Any, size: int | None = None, given: Items = (), exclude: Items = (), memory: int,
-    device: str | None = None, component: int | None = None,
-) -> LimitedSampler:  # fmt: skip
-    """Prepare the exact sampler of a distribution under limits. Parameters as in ``law.sampler``; ``component`` is a number."""
-    found = cuda_device(device)  # a device that is not there is said once
-    device = None if found is None else str(found)
-    if component is not None:
-        law = law.only([component])  # type: ignore[attr-defined]
-    ids, excluded = check_items(given, law, "given"), check_items(exclude, law, "exclude")
-    if len(both := np.intersect1d(ids, excluded)):
-        raise ZeroProbabilityError(f"item {both[0]} is both given and excluded")
-    check_size(law, ids, size)
-    if size is not None:
-        check_given(size, len(ids))
-    limits = [limits] if isinstance(limits, Limit) else list(limits)
-    if law.nonempty and not len(ids) and size is None and (Limits.of(limits, law).low <= 0).all():
-        limits.append(Limit(range(law.n_items), least=1, name="at least one item"))
-        Limits.of(limits, law).check(~np.isin(np.arange(law.n_items), excluded), law.n_items)
-    made = _prepare_limited(law, limits, Asked(size, ids, excluded, memory, device))
+def prepare_limited(law: Law, limits: Sequence[Limit], asked: Asked) -> Sampler:
+    """Prepare the sampler of a law under limits."""
+    if law.nonempty and not len(asked.given) and asked.size is None and (Limits.of(limits, law).low <= 0).all():
+        limits = [*limits, Limit(range(law.n_items), least=1, name="at least one item")]
+        Limits.of(limits, law).check(~np.isin(np.arange(law.n_items), asked.exclude), law.n_items)
+    made = (_kernels if law._as_ties is None else _ties)(law, limits, asked)
     if made.log_weights.max() == -np.inf:
-        if log_sum(law._log_weights + law._log_masses(ids, size)) == -np.inf:
-            raise law._impossible(ids, size)
-        texts = Limits.of(limits, law, size).texts
+        if log_sum(law._log_weights + law._log_masses(asked.given, asked.size)) == -np.inf:
+            raise law._impossible(asked.given, asked.size)
+        texts = Limits.of(limits, law, asked.size).texts
         raise ImpossibleLimitError(
             f"sets that keep these limits have probability zero: {'; '.join(texts)}", limits=texts
         )
-    return with_engine(made, device)
+    return with_engine(made, asked.device)
 
 
-@singledispatch
-def _prepare_limited(law: Law, limits: Any, asked: Asked) -> LimitedSampler:
+def _ties(law: Law, limits: Sequence[Limit], asked: Asked) -> Proposer:
+    """Take the size and excluded items for further limits."""
+    never = [Limit(asked.exclude.tolist(), most=0, name="excluded")] if len(asked.exclude) else []
+    whole = Limits.of([*limits, *never], law, asked.size)
+    assert law._as_ties is not None
+    return limited_ties(law._as_ties, whole, asked.given, asked.memory)
+
+
+def _kernels(law: Law, limits: Sequence[Limit], asked: Asked) -> Proposer:
     """Tilt each component, a kernel, by itself."""
-    whole, ids, size, n = Limits.of(limits, law), np.asarray(asked.given), asked.size, len(law.weights)
-    left = whole.beside(ids)
-    allowed = left.fitting
-    allowed[np.asarray(asked.exclude)], allowed[ids] = False, True
-    parts = law._plain_components
-    rest = [kernel.tilt(allowed.astype(np.float64)) for kernel in parts]
-    room = [(kernel.max_size if size is None else size) - len(ids) for kernel in rest]
-    chances = np.zeros((n, law.n_items))
-    for c in np.flatnonzero(law.weights > 0).tolist():
-        if rest[c].log_mass(ids, size) > -np.inf:
-            chances[c] = rest[c].inclusion_probabilities(size, ids)
-    chances[:, ids] = 0.0
-    if chances.any():
-        Limits.of(limits, law, size).beside(ids).check(np.asarray((chances > 0).any(axis=0)), max(room))
-    theta, log_weights = np.zeros((n, len(whole))), np.full(n, -np.inf)
-    for c in np.flatnonzero(law.weights > 0).tolist():
-        if (left.reach(chances[c] > 0, room[c]) >= left.low).all():
-            theta[c], rest[c] = _tilted(rest[c], whole, left, chances[c], asked)
-            mass = rest[c].log_mass(ids, size) - parts[c].log_normalizer()
-            log_weights[c] = law._log_weights[c] + mass
-    bound = towards(theta, whole)
-    store = Store(TiltedKernels(tuple(rest), asked._replace(exclude=(), memory=asked.memory // n)), n)
-    return LimitedSampler(law, ids[:0], whole, theta, bound, log_weights - (theta * bound).sum(axis=1), store)
+    whole = Limits.of(limits, law)
+    key = (
+        law.nonempty,
+        law.weights.tobytes(),
+        *asked.key,
+        whole.values.tobytes(),
+        whole.low.tobytes(),
+        whole.high.tobytes(),
+    )
+    found = asked.memory.remember(
+        ("limits", blake2b(repr(key).encode()).digest()), lambda: TiltedKernels.of(law, whole, limits, asked)
+    )
+    drawers = ComponentSamplers(found.kernels, asked._replace(exclude=asked.exclude[:0], memory=found.memory))
+    accepted = Acceptance.of(whole, found.theta)
+    log_weights = found.log_masses - (accepted.bound * found.theta).sum(axis=1)
+    return Proposer(law, asked.given[:0], log_weights, drawers, accepted)
+
+
+@dataclass(frozen=True, eq=False)
+class TiltedKernels:
+    """The components of a mixture of any kernels, or a kernel, each under its θ (C, J); log w_c times the weights of their sets."""
+
+    kernels: tuple[LowRankKernel, ...]
+    theta: FloatArray
+    log_masses: FloatArray
+    memory: Memory
+    grows: ClassVar[bool] = True
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the kernels, and of what draws from them."""
+        return n_bytes_of((self.theta, self.log_masses, self.memory)) + sum(map(kernel_bytes, self.kernels))
+
+    @classmethod
+    def of(cls, law: Law, whole: Limits, limits: Sequence[Limit], asked: Asked) -> TiltedKernels:
+        """Choose θ of each component."""
+        ids, size, n = asked.given, asked.size, len(law.weights)
+        left = whole.beside(ids)
+        allowed = left.fitting
+        allowed[asked.exclude], allowed[ids] = False, True
+        parts = law._plain_components
+        rest = [kernel.tilt(allowed.astype(np.float64)) for kernel in parts]
+        room = [(kernel.max_size if size is None else size) - len(ids) for kernel in rest]
+        chances = np.zeros((n, law.n_items))
+        for c in np.flatnonzero(law.weights > 0).tolist():
+            if rest[c].log_mass(ids, size) > -np.inf:
+                chances[c] = rest[c].inclusion_probabilities(size, ids)
+        chances[:, ids] = 0.0
+        if chances.any():
+            Limits.of(limits, law, size).beside(ids).check(np.asarray((chances > 0).any(axis=0)), max(room))
+        theta, log_weights = np.zeros((n, len(whole))), np.full(n, -np.inf)
+        for c in np.flatnonzero(law.weights > 0).tolist():
+            if (left.reach(chances[c] > 0, room[c]) >= left.low).all():
+                theta[c], rest[c] = _tilted(rest[c], whole, left, chances[c], asked)
+                mass = rest[c].log_mass(ids, size) - parts[c].log_normalizer()
+                log_weights[c] = law._log_weights[c] + mass
+        return cls(tuple(rest), theta, log_weights, Memory(asked.memory.budget))
 
 
 def _tilted(
@@ -117,7 +146,7 @@ def _tilted(
     theta, found, stretch, longest = np.zeros((1, len(whole))), kernel, 1.0, LONGEST
     last = theta
     for _ in range(ROUNDS):
-        coins = Coins.of(p[None] * left.fitting, left.values)
+        coins = GroupedCoins.of(p[None] * left.fitting, left.values)
         step, before = chernoff_tilts(coins, left.low, left.high, theta)[0] - theta, left.values @ p
         is_near = np.max(np.abs(step) * np.sqrt(left.values**2 @ (p * (1 - p)))) < NEAR
         if is_near and (
@@ -134,7 +163,7 @@ def _tilted(
                 if tilted._free_error > max(WARN_ERROR / 10, 2 * kernel._free_error):
                     raise PrecisionError("the tilt costs too many digits")
                 q = tilted.inclusion_probabilities(asked.size, asked.given)
-                q[np.asarray(asked.given, np.int64)] = 0.0
+                q[asked.given] = 0.0
                 break
             except (PrecisionError, InvalidInputError):
                 aim = (aim + theta) / 2
@@ -145,22 +174,3 @@ def _tilted(
         moved = float(np.linalg.norm(left.values @ p - before)) / max(float(np.linalg.norm(wanted)), 1e-12)
         stretch = float(np.clip(1 / max(moved, 1e-3), 1.0, LONGEST))
     return theta[0], found
-
-
-class TiltedKernels(NamedTuple):
-    """Makes the samplers of the tilted components of any mixture, or of a kernel."""
-
-    kernels: tuple[LowRankKernel, ...]
-    asked: Asked
-
-    def __call__(self, c: int) -> Sampler:
-        """Return the sampler of component c, whose sets have the given items."""
-        return _prepare(self.kernels[c], self.asked)
-
-
-@_prepare_limited.register
-def _shared(mixture: SharedTies, limits: Any, asked: Asked) -> LimitedSampler:
-    ids, excluded = np.asarray(asked.given), np.asarray(asked.exclude)
-    never = [Limit(excluded.tolist(), most=0, name="excluded")] if len(excluded) else []
-    whole = Limits.of([*([limits] if isinstance(limits, Limit) else limits), *never], mixture, asked.size)
-    return limited_ties(mixture, whole, ids, asked.memory)

@@ -18,8 +18,8 @@ from ndpp.samplers.base import Sampler
 from ndpp.samplers.cholesky import Cholesky
 from ndpp.samplers.clock import Clock
 from ndpp.samplers.exact import Exact
-from ndpp.samplers.laws import LawSampler
 from ndpp.samplers.naive import Naive
+from ndpp.samplers.proposer import Proposer
 from ndpp.samplers.rejection import Rejection
 from ndpp.samplers.walk import DirectUp, NaiveUp, RandomSize, RejectionUp, UpStep, Walk
 
@@ -147,7 +147,7 @@ def walks(up: UpStep) -> Callable[[LowRankKernel, Request], Sampler]:
 
 
 EXACT = SamplerSpec(
-    name="exact", cls=Exact, other_laws=(LawSampler,), sizes=Sizes.BOTH, takes_given=True, on_gpu=True,
+    name="exact", cls=Exact, other_laws=(Proposer,), sizes=Sizes.BOTH, takes_given=True, on_gpu=True,
     prepare=lambda kernel, request: kernel.sampler(size=request.size, given=request.given, device=request.device),
     summary="exact, and its cost does not grow with the number of items",
     cost="O(k N r² log k)", unit_cost="O(k N r² log k), whatever n", preparation="O(n r² + N r³)",

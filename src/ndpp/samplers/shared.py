@@ -10,31 +10,36 @@ the same number of further items (:func:`_about`); the ρ_c are on a grid, so th
 families that come with all their items or none need a finer one, for which the ρ_c are computed and not guessed (``is_fine``).
 
 Of a set S = T ∪ R, T is drawn first, and accepted by the chance that R has as many other items as are missing. Let b_c be a bound of these
-chances (:meth:`Store.bounds`): T is accepted with probability chance / b_c, and component c proposed b_c times as often. Components whose
-sets are mostly too large have a small b_c, and are hardly ever proposed. R is then drawn with so many items, tilted by itself.
+chances (:meth:`TiedParts.bounds`): T is accepted with probability chance / b_c, and component c proposed b_c times as often. Components
+whose sets are mostly too large have a small b_c, and are hardly ever proposed. R is then drawn with so many items, tilted by itself.
 """
 
 from __future__ import annotations
 
-from functools import cached_property, partial, singledispatch
+from collections.abc import Callable
+from functools import cached_property, partial
 from math import isqrt
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import gammaln, ive, xlogy
 
+from ndpp._memory import Memory, n_bytes_of
 from ndpp._stop import look
 from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleSizeError
 from ndpp.laws.law import Law
+from ndpp.laws.limits import Limit, Limits
 from ndpp.laws.patterns import FamilyGroups, Patterns, Touched
+from ndpp.laws.precision import check_given
 from ndpp.laws.shared import MOST_LOG, SharedTies
 from ndpp.linalg.eigen import is_skew
 from ndpp.linalg.tilts import MOST_TILT, solve_tilt
+from ndpp.samplers.base import Sampler, with_engine
 from ndpp.samplers.components import Counts, FurtherItems, Union, circle
-from ndpp.samplers.exact.ladder import Cache, n_bytes_of
 from ndpp.samplers.family_parts import FamilyFactors, FamilyParts, GivenFamilies, products_at
+from ndpp.samplers.proposer import MAX_EXPECTED, Acceptance, Asked, Proposer, all_given, check_expected
 from ndpp.samplers.tilted import TiltedComponents, log_weights, products
 
 RUNG, FINE = 0.25, 64
@@ -55,71 +60,54 @@ FOR_ROWS = 0.125
 """Part of the memory that is for rows of given items; the rest is for components and sizes."""
 FURTHER = 1.0, 2.0
 """If given families bring more than this part of the further items, components are tilted to a third of these, and to a third again."""
-MEASURED = 64
-"""Values that are used before they are measured again."""
 PREPARED = 0.75
 """Part of the memory of components that is filled before they are asked for."""
 MANY_ROWS = 12
 """More given rows than this are multiplied with N as matrices."""
+AVOIDED = 0.7
+"""Largest mean number of excluded items in a set at which sets that have one are rejected."""
 LIKELY = 1e-3
 """Components that are proposed less often than this do not matter to the mean number of proposals."""
 
 
-def store_of(mixture: SharedTies, memory: int) -> Store:
-    """Return what is prepared of a mixture. It stays with the mixture, until another ``memory`` is asked for."""
-    store: Store | None = mixture._drawers
-    if store is None or store.memory != memory:
-        store = mixture._drawers = Store(mixture, memory)
-    return store
-
-
-@singledispatch
 def prepare_components(law: Law, memory: int, left: int | None = None) -> None:
-    """Prepare what draws from the components, the most probable first, while memory lasts: for ``left`` further items, or any number."""
-
-
-@prepare_components.register
-def _prepare_components(mixture: SharedTies, memory: int, left: int | None = None) -> None:
-    store = store_of(mixture, memory)
+    """Prepare what draws from components with shared ties, the most probable first: for ``left`` further items, or any number."""
+    mixture = law._as_ties
+    if mixture is None:
+        return
+    parts = TiedParts(mixture, mixture.memory.within(memory))
     order = np.argsort(-mixture.weights, kind="stable").tolist()
-    tilted = None if left is None else store.tilted(store.aim(left))
+    rungs = np.zeros(len(order)) if left is None else parts.tilted(parts.aim(left)).rungs
     for c in order:
         look()
-        if store.unions.n_bytes > PREPARED * store.unions.memory:
+        if parts.memory.n_bytes > PREPARED * parts.memory.budget:
             return
-        if tilted is None or not tilted.rungs[c]:
-            store.union(c, 0.0)
-        else:
-            store.union(c, float(tilted.rungs[c]), tilted)
+        parts.union(c, float(rungs[c]), partial(parts.tilted, parts.aim(left or 0)))
 
 
-@singledispatch
 def prepare_given(law: Law, baskets: Baskets, memory: int) -> None:
-    """Prepare what a sampler computes of each given item, for the items of many baskets at once."""
-
-
-@prepare_given.register
-def _prepare_given(mixture: SharedTies, baskets: Baskets, memory: int) -> None:
-    base, store = mixture.touched.base, store_of(mixture, memory)
+    """Prepare what a sampler computes of each given item if components share ties, for the items of many baskets at once."""
+    mixture = law._as_ties
+    if mixture is None:
+        return
+    base = mixture.touched.base
     touched = np.unique(mixture.touched_rows(baskets)[0].indices)
     rows = base.rows_of(touched[base.can_occur(touched)])
-    store.sides(rows, base.q_rows(rows))
+    TiedParts(mixture, mixture.memory.within(memory)).sides(rows, base.q_rows(rows))
 
 
-class Tilted:
-    """A mixture whose components are tilted, each to its rung, for sets of one size.
+class RungTilts:
+    """The components of a mixture, each tilted to its rung, for sets of one size.
 
-    ``lone`` is −v as in :meth:`Store.bounds`, with the sums of its largest terms as in :func:`_with_least`.
+    ``lone`` is −v as in :meth:`TiedParts.bounds`, with the sums of its largest terms as in :func:`_with_least`.
     """
 
-    def __init__(self, mixture: SharedTies, rungs: FloatArray, sides: Cache) -> None:
+    def __init__(self, mixture: SharedTies, rungs: FloatArray) -> None:
         self.rungs, log_tilt = rungs, rungs * RUNG
         self.lone = _with_least(-mixture.lone_odds * np.exp(log_tilt[:, None] - 2 * mixture.log_rows(log_tilt)))
-        self.components = TiltedComponents(mixture, self.log_factors, rungs != 0, sides)
+        self.components = TiltedComponents(mixture, partial(_log_factors, rungs), rungs != 0)
 
-    def log_factors(self, which: Any, items: Any) -> FloatArray:
-        """Return those of some components: the same for all items."""
-        return np.asarray(self.rungs[which, None] * RUNG)
+    grows: ClassVar[bool] = True
 
     @property
     def n_bytes(self) -> int:
@@ -127,34 +115,31 @@ class Tilted:
         return n_bytes_of(self.lone) + self.components.n_bytes
 
     def bounds(self, n_without: int) -> FloatArray:
-        """Return a bound of the probability of any number of items of R without so many rows, as in :meth:`Store.bounds`."""
+        """Return a bound of the probability of any number of items of R without so many rows, as in :meth:`TiedParts.bounds`."""
         if n_without > MOST_REMOVED:
             return np.ones(len(self.rungs))
         minus, removed = self.lone
         return np.asarray(ive(0, (removed[:, min(n_without, removed.shape[1] - 1)] - minus).clip(0.0)))
 
 
-class Store:
-    """What draws from the components of a mixture: prepared when first needed; the last used stay in memory, at most ``memory`` bytes."""
+def _log_factors(rungs: FloatArray, which: Any, items: Any) -> FloatArray:
+    """Return the logarithms of the factors of some components: the same for all items."""
+    return np.asarray(rungs[which, None] * RUNG)
 
-    def __init__(self, mixture: SharedTies, memory: int) -> None:
-        self.mixture, self.memory, self.rows = mixture, memory, Cache(int(FOR_ROWS * memory), MEASURED)
-        self.unions = Cache(memory - self.rows.memory, MEASURED)
-        self._tilts_alone, self._fine_tilts = dict[tuple[int, float], float](), dict[tuple[int, float], float]()
 
-    def __reduce__(self) -> Any:
-        return store_of, (self.mixture, self.memory)
+class TiedParts:
+    """What draws from the components of a mixture, prepared when first needed; ``memory`` keeps what was used last.
 
-    def beside(self, mixture: SharedTies) -> Store:
-        """Return the same for a mixture of the same components with other weights; both share what is kept, and its bytes."""
-        twin = object.__new__(Store)
-        vars(twin).update(vars(self), mixture=mixture)
-        return twin
+    Nothing there depends on the weights of the mixture, or refers to it: mixtures of the same components share it.
+    """
+
+    def __init__(self, mixture: SharedTies, memory: Memory) -> None:
+        self.mixture, self.memory = mixture, memory
 
     @property
-    def n_bytes(self) -> int:
-        """Bytes of all that is kept."""
-        return self.unions.n_bytes + self.rows.n_bytes
+    def rows(self) -> Memory:
+        """What is kept of given items, in a part of the memory."""
+        return self.memory.remember("rows", lambda: Memory(int(FOR_ROWS * self.memory.budget)))
 
     def sides(self, rows: IntArray, q: FloatArray) -> list[FloatArray]:
         """Return the :func:`products` of all components with these rows, which later baskets have, too."""
@@ -168,25 +153,26 @@ class Store:
 
         return self.rows.remember_many(rows.tolist(), make)
 
-    def union(self, c: int, rung: float, tilted: Tilted | None = None) -> Union:
-        """Return what draws from component c, with the odds of its items times exp(rung · RUNG), as those of ``tilted`` are."""
+    def union(self, c: int, rung: float, tilted: Callable[[], RungTilts] | None = None) -> Union:
+        """Return what draws from component c, with the odds of its items times exp(rung · RUNG), as those of ``tilted()`` are."""
 
         def make() -> Union:
-            ties, at = (self.mixture.touched, c) if tilted is None else (tilted.components.single(c), 0)
-            return Union.prepare(ties, at, self.unions.memory)
+            if tilted is None or not rung:
+                return Union.prepare(self.mixture.touched, c, self.memory.budget)
+            return Union.prepare(tilted().components.single(self.mixture, c), 0, self.memory.budget)
 
-        return self.unions.remember((c, rung), make)
+        return self.memory.remember((c, rung), make)
 
     def parts(self, c: int, rung: float) -> FamilyParts:
         """Return the patterns of the families of component c."""
         odds = self.mixture.odds[c]
-        return self.unions.remember((c, rung, "parts"), lambda: FamilyParts.of(self.patterns(rung), odds))
+        return self.memory.remember((c, rung, "parts"), lambda: FamilyParts.of(self.patterns(rung), odds))
 
     def patterns(self, rung: float) -> Patterns:
         """Return the patterns of all components with the odds of items times exp(rung · RUNG)."""
         found = self.mixture.patterns
         assert found is not None  # asked for families only
-        return self.unions.remember(("patterns", rung), lambda: found.with_odds(found.odds * np.exp(rung * RUNG)))
+        return self.memory.remember(("patterns", rung), lambda: found.with_odds(found.odds * np.exp(rung * RUNG)))
 
     def counts(
         self, c: int, rung: float, count: int, removed: IntArray, is_fine: bool = False, *, odds: Any = None
@@ -204,7 +190,7 @@ class Store:
         unit, log_tilt = (1 / FINE, self._fine_tilt_alone) if is_fine else (COARSE, self._log_tilt_alone)
         tilt = unit * round((log_tilt(c, wanted) / RUNG - rung) / unit)
         n_nodes = N_NODES + 2 * max(0, count - N_NODES // 4)
-        return self.unions.remember((c, rung, tilt, n_nodes), lambda: self._counts(c, rung, odds, tilt, n_nodes))
+        return self.memory.remember((c, rung, tilt, n_nodes), lambda: self._counts(c, rung, odds, tilt, n_nodes))
 
     def _counts(self, c: int, rung: float, odds: FloatArray, tilt: float, n_nodes: int) -> Counts:
         patterns, log_rho = self.mixture.patterns, tilt * RUNG
@@ -214,7 +200,7 @@ class Store:
         tilted, parts = self.patterns(rung), self.parts(c, rung)
         groups: FamilyFactors | FamilyGroups
         if tilted.log_totals.max(initial=0.0) < MOST_LOG:
-            products = self.unions.remember((rung, n_nodes, "totals"), lambda: products_at(tilted, z))
+            products = self.memory.remember((rung, n_nodes, "totals"), lambda: products_at(tilted, z))
             groups = FamilyFactors.of(tilted, state_odds, products)
         else:  # in units of their own
             kept = {at.tobytes(): self._products(rung, at) for at in (z, np.ones(1))}
@@ -231,17 +217,17 @@ class Store:
         def make() -> Any:
             return np.vstack([patterns.log_totals_at(z), np.zeros((1, len(z)))])
 
-        return self.unions.remember((rung, len(z), "products"), make)
+        return self.memory.remember((rung, len(z), "products"), make)
 
     def aim(self, left: int, is_fine: bool = False) -> float:
         """Return the number of items to which components are tilted for ``left`` items: the same for many of them."""
         # Numbers of items near the largest differ more in the tilts that they need.
         return left if is_fine or 4 * left > self.mixture.largest.max() else _about(left)
 
-    def tilted(self, aim: float, is_fine: bool = False) -> Tilted:
+    def tilted(self, aim: float, is_fine: bool = False) -> RungTilts:
         """Return all components, tilted towards about ``aim`` items. O(C n r²), once for all baskets."""
         key = "tilted", aim, is_fine
-        return self.unions.remember(key, lambda: Tilted(self.mixture, self.rungs(aim, is_fine), self.rows))
+        return self.memory.remember(key, lambda: RungTilts(self.mixture, self.rungs(aim, is_fine)))
 
     def rungs(self, aim: float, is_fine: bool = False) -> FloatArray:
         """Return the rungs to which components are tilted for about ``aim`` items."""
@@ -249,16 +235,11 @@ class Store:
         def make() -> FloatArray:
             return np.round(self.mixture.tilts(aim) / RUNG * FINE) / FINE if is_fine else self._rungs(aim)
 
-        return self.unions.remember(("rungs", aim, is_fine), make)
-
-    @cached_property
-    def _log_means(self) -> dict[float, FloatArray]:
-        """log E ρ^|R| of each component for some log ρ."""
-        return {tail[0]: tail[1] for tail in self._tails}
+        return self.memory.remember(("rungs", aim, is_fine), make)
 
     def _means_alone(self, wanted: float) -> tuple[FloatArray, FloatArray]:
         """Return log ρ and the means of |R| under it, derivatives of log E ρ^|R|, from below to above the wanted mean if there are any."""
-        known, log_rows = dict(self._log_means), self.mixture.log_rows
+        known = {log_s: logs for log_s, logs, *_ in self._tails}
         most = np.minimum(wanted, self.mixture.largest - 0.3)
         while True:
             grid = np.array(sorted(known))
@@ -266,33 +247,36 @@ class Store:
             is_short = (means[0] > max(wanted, 0.3)).any(), grid[-1] == 0 or (means[-1] < most).any()
             more = [x for x, short in zip((grid[0], grid[-1] or 0.35), is_short) if short and abs(x) < MOST_TILT]
             if not more:
-                vars(self)["_log_means"] = known  # a new one, as threads may read the old one
                 return (grid[1:] + grid[:-1]) / 2, means
             for x in np.clip(2 * np.array(more), -MOST_TILT, MOST_TILT).tolist():
-                known[x] = (log_rows(x) - log_rows(0.0)).sum(axis=1)
+                known[x] = self.memory.remember(("log mean", x), partial(self._log_mean, x))
+
+    def _log_mean(self, x: float) -> FloatArray:
+        """Return log E ρ^|R| of each component, x = log ρ."""
+        return np.asarray((self.mixture.log_rows(x) - self.mixture.log_rows(0.0)).sum(axis=1))
 
     def _log_tilt_alone(self, c: int, wanted: float) -> float:
         """Return about the tilt with which so many items of R are expected; few numbers of items are ever wanted."""
-        if (c, wanted) not in self._tilts_alone:
+
+        def find() -> float:
             middles, means = self._means_alone(wanted)
             with np.errstate(divide="ignore"):
-                found = float(np.interp(np.log(max(wanted, 0.3)), np.log(means[:, c]), middles))
-            self._tilts_alone[c, wanted] = found
-        return self._tilts_alone[c, wanted]
+                return float(np.interp(np.log(max(wanted, 0.3)), np.log(means[:, c]), middles))
+
+        return self.memory.remember(("tilt alone", c, wanted), find)
 
     def _fine_tilt_alone(self, c: int, wanted: float) -> float:
         """Return the same to more digits."""
-        if (c, wanted) in self._fine_tilts:
-            return self._fine_tilts[c, wanted]
 
         def moments(log_tilt: float) -> tuple[float, float]:
             parts = self.mixture._untied(np.array([log_tilt]), np.array([c]))
             mean, variance = np.sum([(mean.sum(), variance.sum()) for _, _, mean, variance in parts], axis=0)
             return float(mean), float(variance)
 
-        found = solve_tilt(moments, max(wanted, 0.3), self._log_tilt_alone(c, wanted), max_step=10.0)
-        self._fine_tilts[c, wanted] = found
-        return found
+        def find() -> float:
+            return solve_tilt(moments, max(wanted, 0.3), self._log_tilt_alone(c, wanted), max_step=10.0)
+
+        return self.memory.remember(("fine tilt alone", c, wanted), find)
 
     def _rungs(self, left: float) -> FloatArray:
         """Guess the rungs on which about ``left`` items are expected of each component.
@@ -309,22 +293,27 @@ class Store:
             found = [np.interp(np.log(size), np.log(mean), middles) for size, mean in zip(wanted, means.T)]
         return np.round(np.array(found) / RUNG)
 
-    @cached_property
+    @property
     def moments(self) -> tuple[FloatArray, ...]:
         """Means and variances of |R|, and guesses of those of what T adds, of each component."""
-        return self.mixture.size_moments(np.zeros(len(self.mixture.weights)), np.arange(len(self.mixture.weights)))
+        every = np.arange(len(self.mixture.weights))
+        return self.memory.remember("moments", lambda: self.mixture.size_moments(np.zeros(len(every)), every))
 
-    @cached_property
-    def _tails(self) -> list[tuple[float, FloatArray, FloatArray, FloatArray, FloatArray]]:
+    @property
+    def _tails(self) -> tuple[tuple[float, FloatArray, FloatArray, FloatArray, FloatArray], ...]:
         """For some s ≤ 1: log s, log E s^|R|, and −v as in :meth:`bounds` under odds times s; of each component.
 
         Of both, also the sums over the 0, 1, … rows without which they are largest, and smallest.
         """
-        found, base, lone = [], self.mixture.log_rows(0.0), self.mixture.lone_odds
-        for log_s in LOG_S:
-            logs = self.mixture.log_rows(log_s)
-            found.append((log_s, *_with_least(logs - base), *_with_least(-lone * np.exp(log_s - 2 * logs))))
-        return found
+
+        def make() -> tuple[tuple[float, FloatArray, FloatArray, FloatArray, FloatArray], ...]:
+            found, base, lone = [], self.mixture.log_rows(0.0), self.mixture.lone_odds
+            for log_s in LOG_S:
+                logs = self.mixture.log_rows(log_s)
+                found.append((log_s, *_with_least(logs - base), *_with_least(-lone * np.exp(log_s - 2 * logs))))
+            return tuple(found)
+
+        return self.memory.remember("tails", make)
 
     def bounds(self, left: int, n_given: int) -> FloatArray:
         """Return a bound of P_c(|R ∖ T ∖ J| = m) of every component, for all T of t rows, m ≤ ``left`` − t, and given rows J.
@@ -357,15 +346,15 @@ def _with_least(values: FloatArray) -> tuple[FloatArray, FloatArray]:
     return values.sum(axis=1), np.pad(np.cumsum(least, axis=1), ((0, 0), (1, 0)))
 
 
-class Begun:
+class TiedDrawers:
     """What draws the further items of sets of a mixture: from component c on rung ``rungs[c]``, ``left`` items (None: any number).
 
-    Rungs other than 0 are those of ``store.tilted(aim, is_fine)``.
+    Rungs other than 0 are those of ``parts.tilted(aim, is_fine)``.
     """
 
     def __init__(
         self,
-        store: Store,
+        parts: TiedParts,
         ids: IntArray,
         left: int | None,
         rungs: FloatArray,
@@ -373,45 +362,45 @@ class Begun:
         is_fine: bool = False,
         aim: float = 0.0,
     ) -> None:
-        self.store, self.ids, self.left, self.rungs, self.is_fine, self.aim = store, ids, left, rungs, is_fine, aim
+        self.parts, self.ids, self.left, self.rungs, self.is_fine, self.aim = parts, ids, left, rungs, is_fine, aim
         self.bounds = np.ones(len(rungs)) if bounds is None else bounds
-        self._made: dict[int, FurtherItems] = {}
-        self._families: dict[float, GivenFamilies] = {}
+        self._families: dict[int, GivenFamilies] = {}  # of each component, those of the given items
         self._expected: float | None = None
 
     def __reduce__(self) -> Any:
-        return Begun, (self.store, self.ids, self.left, self.rungs, self.bounds, self.is_fine, self.aim)
+        return TiedDrawers, (self.parts, self.ids, self.left, self.rungs, self.bounds, self.is_fine, self.aim)
 
     def __getitem__(self, c: int) -> FurtherItems:
-        if c not in self._made:
-            (union, families), rung = self.given(c), float(self.rungs[c])
-            counts = partial(self.store.counts, c, rung, odds=union.alone.odds)
-            parts = None if families is None else self.store.parts(c, rung)
-            self._made[c] = FurtherItems(union, self.left, counts, float(self.bounds[c]), parts, families)
-        return self._made[c]
+        (union, families), rung = self.given(c), float(self.rungs[c])
+        counts = partial(self.parts.counts, c, rung, odds=union.alone.odds)
+        parts = None if families is None else self.parts.parts(c, rung)
+        return FurtherItems(union, self.left, counts, float(self.bounds[c]), parts, families)
 
     @cached_property
     def _touched(self) -> Touched:
-        patterns = self.store.mixture.patterns
+        patterns = self.parts.mixture.patterns
         assert patterns is not None  # asked for families only
         return patterns.touched_by(self.ids)
 
+    @cached_property
+    def _rows(self) -> IntArray:
+        return self.parts.mixture.base.rows_of(self.ids)
+
     def given(self, c: int) -> tuple[Union, GivenFamilies | None]:
         """Return component c given the items, and their families."""
-        rung, mixture = float(self.rungs[c]), self.store.mixture
-        tilted = self.store.tilted(self.aim, self.is_fine) if rung else None
-        union = self.store.union(c, rung, tilted)
+        rung, mixture = float(self.rungs[c]), self.parts.mixture
+        union = self.parts.union(c, rung, partial(self.parts.tilted, self.aim, self.is_fine))
         if mixture.patterns is None:
-            return union.given(mixture.base.rows_of(self.ids)), None
-        if rung not in self._families:
-            self._families[rung] = GivenFamilies.of(self.store.patterns(rung), self._touched)
-        given = self._families[rung].weighed(mixture.odds[c])
-        return union.given(given.families), given
+            return union.given(self._rows), None
+        if c not in self._families:
+            given = GivenFamilies.of(self.parts.patterns(rung), self._touched)
+            self._families[c] = given.weighed(mixture.odds[c])
+        return union.given(self._families[c].families), self._families[c]
 
     def expected(self, cdf: FloatArray) -> float:
         """Return the mean number of proposals per draw, from the chances of the wanted size in the likely components."""
         if self._expected is None and self.left is not None:
-            parts = self.store.mixture._parts(self.ids)
+            parts = self.parts.mixture._parts(self.ids)
             shares = np.diff(cdf, prepend=0.0) / cdf[-1]
             likely = np.flatnonzero(shares > LIKELY).tolist()
             chance = 0.0
@@ -421,69 +410,76 @@ class Begun:
             self._expected = float(1 / max(chance, np.finfo(float).tiny))
         return self._expected or 1.0
 
+    def checked(self, cdf: FloatArray) -> tuple[FloatArray, TiedDrawers]:
+        """Return what proposes from now on, with finer tilts if too many proposals are needed; refuse draws if they still are."""
+        drawers = self
+        if self.expected(cdf) > MAX_EXPECTED:
+            cdf, drawers = self.finer
+        check_expected(drawers.expected(cdf))
+        return cdf, drawers
+
     @cached_property
-    def finer(self) -> tuple[FloatArray, Begun]:
+    def finer(self) -> tuple[FloatArray, TiedDrawers]:
         """The weights by which components are proposed with finer tilts, cumulative, and what draws from them."""
-        store, size = self.store, None if self.left is None else self.left + len(self.ids)
-        weights, begun = begin(store.mixture, self.ids, size, store.memory, is_fine=True)
+        size = None if self.left is None else self.left + len(self.ids)
+        weights, begun = begin(self.parts, self.ids, size, is_fine=True)
         return np.cumsum(weights), begun
 
 
 def begin(
-    mixture: SharedTies, ids: IntArray, size: int | None, memory: int, *, is_fine: bool = False
-) -> tuple[FloatArray, Begun]:
+    parts: TiedParts, ids: IntArray, size: int | None, *, is_fine: bool = False
+) -> tuple[FloatArray, TiedDrawers]:
     """Return the weights by which components are proposed, and what draws from them."""
-    store = store_of(mixture, memory)
-    log_posterior = _log_posterior(store, ids)
+    mixture, log_posterior = parts.mixture, _log_posterior(parts, ids)
     if log_posterior.max() == -np.inf:
         raise mixture._impossible(ids, None)
     posterior, rungs = np.exp(log_posterior - log_posterior.max()), np.zeros(len(log_posterior))
     if size is None:
-        return posterior, Begun(store, ids, None, rungs)
+        return posterior, TiedDrawers(parts, ids, None, rungs)
     left, most = size - len(ids), mixture.largest_given(ids)
     posterior[most < left] = 0.0
     if not posterior.any():
         bound = int(most.max()) + len(ids)
         raise ImpossibleSizeError(f"no set is larger than {bound} items; got size {size}")
-    mean, variance = (first + second for first, second in zip(store.moments[:2], store.moments[2:]))
-    bounds = store.unions.remember(("bounds", left, len(ids)), lambda: store.bounds(left, len(ids))).copy()
-    chances = store.unions.remember(("chances", left), lambda: _size_chances(mean, variance, left))
+    mean, variance = (first + second for first, second in zip(parts.moments[:2], parts.moments[2:]))
+    bounds = parts.memory.remember(("bounds", left, len(ids)), lambda: parts.bounds(left, len(ids))).copy()
+    chances = parts.memory.remember(("chances", left), lambda: _size_chances(mean, variance, left))
     weights = posterior * bounds
-    aim = _aim(store, ids, left, int(weights.argmax()), is_fine)
-    if aim < store.aim(left, is_fine) or posterior @ chances < COMMON * weights.sum():
-        tilted = store.tilted(aim, is_fine)
+    aim = _aim(parts, ids, left, int(weights.argmax()), is_fine)
+    if aim < parts.aim(left, is_fine) or posterior @ chances < COMMON * weights.sum():
+        tilted = parts.tilted(aim, is_fine)
         key = "others", aim, left + len(ids), is_fine
-        others = store.unions.remember(key, lambda: tilted.bounds(left + len(ids)))
+        others = parts.memory.remember(key, lambda: tilted.bounds(left + len(ids)))
         with np.errstate(divide="ignore"):
             log_plain, log_units = np.log(weights) + log_posterior.max(), np.log(others) - size * tilted.rungs * RUNG
-        logs, at = tilted.components.choose(ids, log_plain, log_units)
+        logs, at = tilted.components.choose(parts, ids, log_plain, log_units)
         weights, bounds[at], rungs[at] = np.exp(logs - logs.max()), others[at], tilted.rungs[at]
-    return weights, Begun(store, ids, left, rungs, bounds, is_fine, aim)
+    return weights, TiedDrawers(parts, ids, left, rungs, bounds, is_fine, aim)
 
 
-def _aim(store: Store, ids: IntArray, left: int, c: int, is_fine: bool) -> float:
+def _aim(parts: TiedParts, ids: IntArray, left: int, c: int, is_fine: bool) -> float:
     """Return the number of items to which components are tilted: less than for no given items if their families bring many, as in c."""
-    patterns, aim = store.mixture.patterns, store.aim(left, is_fine)
+    patterns, aim = parts.mixture.patterns, parts.aim(left, is_fine)
     if patterns is None or not len(ids):
         return aim
-    touched, state_odds = patterns.touched_by(ids), store.mixture.odds[c]
+    touched, state_odds = patterns.touched_by(ids), parts.mixture.odds[c]
     for most in FURTHER:
-        tilted = store.patterns(float(store.rungs(aim, is_fine)[c]))
+        tilted = parts.patterns(float(parts.rungs(aim, is_fine)[c]))
         if GivenFamilies.of(tilted, touched).weighed(state_odds).mean(tilted.log_rest) <= most * left:
             break
         aim /= 3
     return aim
 
 
-def _log_posterior(store: Store, ids: IntArray) -> FloatArray:
+def _log_posterior(parts: TiedParts, ids: IntArray) -> FloatArray:
     """Return log w_c P_c(J ⊆ S)."""
-    mixture = store.mixture
+    mixture = parts.mixture
     ties, (touched, within) = mixture.touched, mixture.touched_rows(mixture.one_basket(ids))
     if not ties.base.can_occur(touched.indices).all():
         return np.full(len(mixture.weights), -np.inf)
     rows, out = ties.base.rows_of(touched.indices), mixture._log_weights + np.reshape(within, -1)
     q = ties.base.q_rows(rows)
-    return log_weights(out, q, ties.tilted_odds(0.0, rows=rows), store.sides(rows, q), ties._state.errors)
+    return log_weights(out, q, ties.tilted_odds(0.0, rows=rows), parts.sides(rows, q), ties._state.errors)
 
 
 def _size_chances(mean: FloatArray, variance: FloatArray, size: int) -> FloatArray:
@@ -496,3 +492,35 @@ def _size_chances(mean: FloatArray, variance: FloatArray, size: int) -> FloatArr
     shape, p = mean**2 / excess, mean / (mean + excess)
     wide = np.exp(gammaln(size + shape) - gammaln(shape) - gammaln(size + 1.0) + xlogy(shape, p) + xlogy(size, 1 - p))
     return np.where(abs(size - mean) <= FAR * spread, np.where(variance > 1.05 * mean, wide, normal), 0.0)
+
+
+def prepare_ties(mixture: SharedTies, asked: Asked) -> Sampler:
+    """Weigh the components; refuse what cannot be drawn.
+
+    Sets with excluded items are rejected if there are few of them, so that nothing has to be prepared for the others.
+    """
+    ids, excluded = asked.given, asked.exclude
+    size = None if asked.size is None else check_given(asked.size, len(ids))
+    left = mixture.largest_given(ids).max() - len(excluded)
+    is_few = asked.device is None and left >= (size or 0) and not len(np.intersect1d(ids, excluded))
+    if len(excluded) and is_few:
+        weights, drawers = begin(TiedParts(mixture, asked.memory), ids, size)
+        if weights @ mixture.chances_alone(excluded).sum(axis=1) <= AVOIDED * weights.sum():
+            never = Limits.of([Limit(excluded.tolist(), most=0, name="excluded")], mixture)
+            accepted = Acceptance.of(never, np.zeros((len(weights), 1)), is_tilted=False)
+            return _proposer(mixture, ids, weights, drawers, accepted)
+    rest, memory = mixture.exclude(excluded), asked.memory
+    memory = memory if rest is mixture else Memory(memory.budget)
+    # Given all items, ties have no conditional; families, given all theirs, still have one.
+    if rest.patterns is None and len(ids) == rest.base.n_rows:
+        rest.responsibilities(ids)  # raises if they never occur together
+        return all_given(mixture, ids, size)
+    weights, drawers = begin(TiedParts(rest, memory), ids, size)
+    return with_engine(_proposer(mixture, ids, weights, drawers), asked.device)
+
+
+def _proposer(
+    mixture: SharedTies, ids: IntArray, weights: FloatArray, drawers: TiedDrawers, left: Acceptance | None = None
+) -> Proposer:
+    with np.errstate(divide="ignore"):
+        return Proposer(mixture, ids, np.log(weights), drawers, left, None if drawers.left is None else drawers)

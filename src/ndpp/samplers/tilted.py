@@ -7,11 +7,12 @@ all baskets.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ndpp._compiled import njit
+from ndpp._memory import Memory, n_bytes_of
 from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp._validation import frozen
 from ndpp.laws.begun import posteriors, started
@@ -20,12 +21,21 @@ from ndpp.laws.precision import say_precision
 from ndpp.laws.shared import MOST_LOG, SharedTies
 from ndpp.laws.tied import MOST_ODDS, TiedMixture
 from ndpp.linalg.scaling import EPS, inverses
-from ndpp.samplers.exact.ladder import Cache, n_bytes_of
 
 UNSEEN = 0.03
 """Largest part of the proposals that is left to components of which nobody knows whether they are better tilted."""
 FEW_ROWS = 4
 """Up to so many times the rank, rows that change are counted as few."""
+
+
+class PreparedTies(Protocol):
+    """A mixture, and the memory in which rows of given items are kept (:class:`~ndpp.samplers.shared.TiedParts`)."""
+
+    mixture: SharedTies
+
+    @property
+    def rows(self) -> Memory:
+        """What baskets share."""
 
 
 class TiltedComponents:
@@ -34,13 +44,14 @@ class TiltedComponents:
     ``log_factors(which, items)`` are log s of some components and items, shape (components, items), or (components, 1) if they are the
     same for all items, and ``is_tilted`` tells which components have others than 0. Of the rows that sets touch, ``odds`` (C, rows) are
     those under s_c, N, A (once, if it was computed) and ``errors`` as in :mod:`ndpp.laws.tied`, ``log_change`` is log Z_c(s_c) / Z_c, and
-    ``log_totals`` (M + 1, C), for families, log Π (1 + s r) of their states. ``sides`` keeps what baskets share.
+    ``log_totals`` (M + 1, C), for families, log Π (1 + s r) of their states. It does not refer to the mixture, as it stays with it: others
+    of the same components, with other weights, use it as well.
     """
 
     def __init__(
-        self, mixture: SharedTies, log_factors: Callable[[Any, Any], FloatArray], is_tilted: BoolArray, sides: Cache
+        self, mixture: SharedTies, log_factors: Callable[[Any, Any], FloatArray], is_tilted: BoolArray
     ) -> None:
-        self.mixture, self.log_factors, self.is_tilted, self.sides = mixture, log_factors, is_tilted, sides
+        self.log_factors, self.is_tilted = log_factors, is_tilted
         C, r, n_rows = len(mixture.weights), mixture.touched.base.rank, mixture.touched.base.n_items
         self.is_known, self.log_change, self.errors = np.zeros(C, bool), np.zeros(C), np.zeros(C)
         self.odds, self.N = np.empty((C, n_rows)), np.empty((C, r, r))
@@ -54,7 +65,9 @@ class TiltedComponents:
         known = n_bytes_of((self.odds, self.N, self.log_totals)) * self.is_known.mean()
         return int(known) + n_bytes_of(tuple(self.A.values()))
 
-    def choose(self, ids: IntArray, log_plain: FloatArray, log_units: FloatArray) -> tuple[FloatArray, BoolArray]:
+    def choose(
+        self, parts: PreparedTies, ids: IntArray, log_plain: FloatArray, log_units: FloatArray
+    ) -> tuple[FloatArray, BoolArray]:
         """Return the logarithms of how often each component is proposed, and which components are tilted for it.
 
         These are ``log_plain`` without a tilt, and with one :meth:`log_weights` plus ``log_units``, whichever is less; some components
@@ -66,34 +79,35 @@ class TiltedComponents:
         while weights[~seen].sum() > UNSEEN * weights.sum():
             order = np.flatnonzero(~seen)[np.argsort(-weights[~seen])]
             which = order[: 1 + np.searchsorted(np.cumsum(weights[order]), (1 - UNSEEN) * weights[order].sum())]
-            others = self.log_weights(ids, which) + log_units[which]
+            others = self.log_weights(parts, ids, which) + log_units[which]
             is_less = others < found[which]
             tilted[which[is_less]], seen[which] = True, True
             found[which] = np.minimum(others, found[which])
             weights[which] = np.exp(found[which] - top)
         return found, tilted
 
-    def log_weights(self, ids: IntArray, which: IntArray) -> FloatArray:
+    def log_weights(self, parts: PreparedTies, ids: IntArray, which: IntArray) -> FloatArray:
         """Return log w_c Z_c(s_c, J) / Z_c of some components, where Z(s, J) is the weight of all sets that contain the items J."""
-        self._know(which)
-        at, within = self._within_rows(ids, which)
-        base = self.mixture.touched.base
-        out, rows = self.mixture._log_weights[which] + self.log_change[which] + within, base.rows_of(at)
+        mixture = parts.mixture
+        self._know(mixture, which)
+        at, within = self._within_rows(mixture, ids, which)
+        base = mixture.touched.base
+        out, rows = mixture._log_weights[which] + self.log_change[which] + within, base.rows_of(at)
         q = base.q_rows(rows)
-        sides = [self._side(row, x, which) for row, x in zip(rows.tolist(), q)]
+        sides = [self._side(parts.rows, row, x, which) for row, x in zip(rows.tolist(), q)]
         return log_weights(out, q, self.odds[np.ix_(which, at)], sides, self.errors[which])
 
-    def _side(self, row: int, x: FloatArray, which: IntArray) -> FloatArray:
+    def _side(self, kept: Memory, row: int, x: FloatArray, which: IntArray) -> FloatArray:
         """Return the :func:`products` of some components with a row, which later baskets have, too."""
         made = np.empty((len(self.N), len(x))), np.zeros(len(self.N), bool)
-        side, is_known = self.sides.remember((self._token, row), lambda: made)
+        side, is_known = kept.remember((self._token, row), lambda: made)
         new = which[~is_known[which]]
         side[new], is_known[new] = products(self.N, new, x[None])[0], True
         return np.asarray(side[which])
 
-    def _know(self, which: IntArray) -> None:
+    def _know(self, mixture: SharedTies, which: IntArray) -> None:
         """Compute what is not yet known of these components. O(n r²) each, and less if the limits are on few rows."""
-        new, mixture, ties = which[~self.is_known[which]], self.mixture, self.mixture.touched
+        new, ties = which[~self.is_known[which]], mixture.touched
         if not len(new):
             return
         factors, rows, beyond = np.exp(self.log_factors(new, slice(None))), ties.base.support, 0.0
@@ -104,7 +118,7 @@ class TiltedComponents:
             odds, changed = ties.odds[new], np.unique(mixture.patterns.families[items])
             slots = mixture.patterns.slots[changed]
             self.log_totals[:-1, new] = mixture.patterns.log_totals[:, None]
-            self.log_totals[slots[..., None], new] = self._log_totals(changed, factors)
+            self.log_totals[slots[..., None], new] = _log_totals(mixture.patterns, changed, factors)
             logs = touch_weights(self.log_totals[slots[..., None], new], mixture._by_state[slots[..., None], new])[0].T
             odds[:, changed] = np.expm1(logs.clip(0.0, MOST_LOG))
             beyond = (logs - np.log1p(odds[:, changed])).sum(axis=1)
@@ -121,21 +135,9 @@ class TiltedComponents:
         self.log_change[new] = found[1] + beyond  # the same, if two threads do it
         self.is_known[new] = True
 
-    def _log_totals(self, families: IntArray, factors: FloatArray) -> FloatArray:
-        """Return log Π (1 + s r) of the states of some families, shape (families, K, components), 0 for slots without one."""
-        patterns = self.mixture.patterns
-        assert patterns is not None  # asked for families only
-        if factors.shape[1] == 1:  # the same for many components, too
-            some, own = np.unique(factors[:, 0], return_inverse=True)
-            found = np.vstack([patterns.log_totals_at(some), np.zeros((1, len(some)))])
-            return np.asarray(found[patterns.slots[families]][..., own])
-        place, items = patterns.items_of(families)
-        logs = np.log1p(patterns.odds[items][:, :, None] * factors.T[items][:, None])
-        return np.asarray(np.add.reduceat(logs, np.flatnonzero(np.diff(place, prepend=-1)), axis=0))
-
-    def _within_rows(self, ids: IntArray, which: IntArray) -> tuple[IntArray, Any]:
+    def _within_rows(self, mixture: SharedTies, ids: IntArray, which: IntArray) -> tuple[IntArray, Any]:
         """Return the rows that given items touch, and log P_c(J ⊆ S | these rows are touched) of some components."""
-        patterns = self.mixture.patterns
+        patterns = mixture.patterns
         if patterns is None or not len(ids):
             return ids, 0.0
         one = patterns.touched_by(ids)
@@ -148,25 +150,34 @@ class TiltedComponents:
             )
             top = logs.max(axis=1, keepdims=True)
             top[top == -np.inf] = 0.0
-            total = top[:, 0] + np.log((self.mixture._by_state[slots][:, :, which] * np.exp(logs - top)).sum(axis=1))
+            total = top[:, 0] + np.log((mixture._by_state[slots][:, :, which] * np.exp(logs - top)).sum(axis=1))
             return one.families, (total - np.log(self.odds[np.ix_(which, one.families)].T)).sum(axis=0)
 
-    def single(self, c: int) -> TiedMixture:
+    def single(self, mixture: SharedTies, c: int) -> TiedMixture:
         """Return the rows of component c under θ_c."""
-        self._know(np.array([c]))
-        made = TiedMixture(self.odds[[c]], self.mixture.touched.base, np.ones(1))
+        self._know(mixture, np.array([c]))
+        made = TiedMixture(self.odds[[c]], mixture.touched.base, np.ones(1))
         A = self.A.pop(c, None)  # used once, by what draws from the component
         A = None if A is None else A[None]
         state = self.N[[c]], np.zeros(1), self.errors[[c]], A  # nobody asks for its normalizer
-        vars(made)["_state"] = type(self.mixture.touched._state)(*state)
+        vars(made)["_state"] = type(mixture.touched._state)(*state)
         return made
 
-    def patterns(self, c: int) -> Patterns:
+    def patterns(self, found: Patterns, c: int) -> Patterns:
         """Return the patterns of families under the factors of component c."""
-        found = self.mixture.patterns
-        assert found is not None  # asked for families only
         found.member_table, found.of_states  # noqa: B018  all components share them
         return found.with_odds(found.odds * np.exp(self.log_factors([c], slice(None)).T))
+
+
+def _log_totals(patterns: Patterns, families: IntArray, factors: FloatArray) -> FloatArray:
+    """Return log Π (1 + s r) of the states of some families, shape (families, K, components), 0 for slots without one."""
+    if factors.shape[1] == 1:  # the same for many components, too
+        some, own = np.unique(factors[:, 0], return_inverse=True)
+        found = np.vstack([patterns.log_totals_at(some), np.zeros((1, len(some)))])
+        return np.asarray(found[patterns.slots[families]][..., own])
+    place, items = patterns.items_of(families)
+    logs = np.log1p(patterns.odds[items][:, :, None] * factors.T[items][:, None])
+    return np.asarray(np.add.reduceat(logs, np.flatnonzero(np.diff(place, prepend=-1)), axis=0))
 
 
 def products(N: FloatArray, which: IntArray, q: FloatArray) -> FloatArray:

@@ -20,6 +20,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from ndpp._compiled import soon
+from ndpp._memory import n_bytes_of
 from ndpp._stop import look
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp.errors import BudgetExceededError
@@ -29,6 +30,7 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg.size_law import tilted_law
 from ndpp.linalg.sizes import Coins, SizeLaw
 from ndpp.linalg.tilts import solve_tilt
+from ndpp.rows.scaled import Multiplied
 from ndpp.samplers.exact import Exact
 
 FREQUENT_ODDS = 1.0
@@ -59,6 +61,11 @@ class Alone:
     alias: AnyArray
     frequent: IntArray
     frequent_p: FloatArray
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of all arrays."""
+        return n_bytes_of((self.odds, self.rows, self.threshold, self.alias, self.frequent, self.frequent_p))
 
     @classmethod
     def prepare(cls, odds: FloatArray) -> Alone:
@@ -96,6 +103,11 @@ class SizedUnion(NamedTuple):
     alone: Alone
     size: int | None
     log_mass: float
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of all that it keeps, but for its kernel."""
+        return n_bytes_of((self.alone, self.ties, self.ties.ladder.memory))
 
     @classmethod
     def prepare(
@@ -140,6 +152,11 @@ class DisjointParts(NamedTuple):
     log_mass: float
     cdf: FloatArray
 
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of all that it keeps, but for its kernel."""
+        return n_bytes_of((self.alone, self.ties, self.ties.ladder.memory))
+
     @classmethod
     def prepare(cls, kernel: LowRankKernel, tied: IntArray, size: int, memory: int) -> DisjointParts:
         """Weigh e_m(X W Xᵀ) e_{k−m}(δ) under ρL, with ρ such that T and R together have about as many items as wanted."""
@@ -166,6 +183,20 @@ class DisjointParts(NamedTuple):
         """Return S, as items of the catalogue, or None."""
         together = self.ties.draw_rows(rng, look_up_cdf(self.cdf, rng.random()))
         return joined(self, together, self.alone.draw_sized(rng, self.size - len(together)))
+
+
+def kernel_bytes(kernel: LowRankKernel, law: LowRankKernel | None = None) -> int:
+    """Return the bytes of a kernel that was made for draws, and of what was computed of it, but for what a law has as well."""
+    others = {} if law is None else _parts(law)
+    return sum(n_bytes_of(part) for key, part in _parts(kernel).items() if key not in others)
+
+
+def _parts(kernel: LowRankKernel) -> dict[int, object]:
+    """Return the large parts of a kernel, each once, whatever views of it there are."""
+    rows = [kernel.X, kernel.background, *(vars(kernel).get(name) for name in ("_scaled", "_factor", "_law"))]
+    rows = [row.source if isinstance(row, Multiplied) else row for row in rows]
+    rows = [row.base if isinstance(row, np.ndarray) and row.base is not None else row for row in rows]
+    return {id(part): part for part in (*rows, vars(kernel).get("coordinates"))}
 
 
 Proposal: TypeAlias = SizedUnion | DisjointParts

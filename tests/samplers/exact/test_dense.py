@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import gc
 import pickle
 import threading
-import weakref
 from itertools import combinations
 
 import numpy as np
@@ -162,19 +160,25 @@ def test_a_sweep_that_fails_its_monitor_is_drawn_by_another_route(monkeypatch):
 @pytest.mark.parametrize("background", [None, np.full(6, 0.2)], ids=["kernel", "background"])
 def test_a_sampler_is_prepared_once(background):
     kernel = LowRankKernel(np.eye(6), np.eye(6) + 0.2 * skew(6), background=background, labels=list("abcdef"))
-    first = kernel.sampler(size=3, given=["b"], exclude=["c", "a"])
-    assert kernel.sampler(size=3, given=[1], exclude=[0, 2]) is first
     limit = ndpp.Limit([0, 3, 4], most=2)
-    assert kernel.sampler(limits=limit) is kernel.sampler(limits=[limit])
-    others = [
-        kernel.sampler(**o)
-        for o in ({"size": 2}, {"given": [1]}, {"exclude": [1]}, {"limits": ndpp.Limit([0], most=0)})
-    ]
-    assert len({id(sampler) for sampler in [first, kernel.sampler(), *others]}) == 6
+    first, limited = kernel.sampler(size=3, given=["b"], exclude=["c", "a"]), kernel.sampler(limits=limit)
+    known = kernel.memory._kept.copy()
+    again, also = kernel.sampler(size=3, given=[1], exclude=[0, 2]), kernel.sampler(limits=[limit])
+    assert kernel.memory._kept == known
+    if background is None:
+        assert again is first
+    else:
+        assert again.drawers is first.drawers
+    assert also.drawers.laws is limited.drawers.laws
+    for number, other in enumerate(
+        ({"size": 2}, {"given": [1]}, {"exclude": [1]}, {"limits": ndpp.Limit([0], most=0)})
+    ):
+        kernel.sampler(**other)
+        assert len(kernel.memory) > len(known) + number
     drawn = kernel.sample(20, size=3, rng=0).to_lists()
     assert LowRankKernel(kernel.X, kernel.W, background=background).sample(20, size=3, rng=0).to_lists() == drawn
     for other in (pickle.loads(pickle.dumps(kernel)), copy.copy(kernel), copy.deepcopy(kernel)):
-        assert other._drawers is None
+        assert other.memory is not kernel.memory
         assert other.sample(20, size=3, rng=0).to_lists() == drawn
 
 
@@ -198,7 +202,7 @@ def test_what_is_remembered_is_bounded():
     for k, sampler in enumerate(samplers, 1):
         sampler.sample(5, rng=0)
         assert kernel.sampler(size=k, memory=memory).size == k
-    assert kernel._drawers.n_bytes <= memory or len(kernel._drawers._kept) == 1
+    assert kernel.memory.n_bytes <= memory or len(kernel.memory) == 1
     assert kernel.sampler(size=1, memory=memory) is not samplers[0]
 
 
@@ -216,16 +220,3 @@ def test_threads_share_what_is_remembered():
     for thread in threads:
         thread.join()
     assert found == [wanted] * 4
-
-
-def test_a_law_is_freed_with_its_samplers():
-    """Without waiting for the garbage collector: rows may be large, or in a file that is to be replaced."""
-    kernel = LowRankKernel(np.random.default_rng(0).normal(size=(50, 4)))
-    kernel.sample(2, size=2, rng=0)
-    gone = weakref.ref(kernel.sampler(size=2))
-    gc.disable()
-    try:
-        del kernel
-        assert gone() is None
-    finally:
-        gc.enable()

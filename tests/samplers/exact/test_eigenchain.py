@@ -21,7 +21,7 @@ from ndpp.samplers import Exact
 from ndpp.samplers.exact import eigenchain, eigenring
 from ndpp.samplers.exact import sampler as exact
 from ndpp.samplers.exact.eigenchain import EigenChain
-from ndpp.samplers.exact.eigenring import RUNG_STEP, TARGETS, Request, Tolerances
+from ndpp.samplers.exact.eigenring import RUNG_STEP, TARGETS, RingRequest, Tolerances
 from ndpp.samplers.exact.node_route import NodesRoute
 from ndpp.samplers.exact.nodes import RETIRED, Nodes
 from ndpp.samplers.exact.routes import CircleReport, Unfinished
@@ -244,7 +244,7 @@ def test_wrong_chains_are_rejected(broken: str):
     if broken == "ties left out":
         values = np.abs(values).astype(complex)
     else:  # the coefficient of the next power
-        request = Request(request.power + 1, 3, TARGETS, Tolerances(trace=2.0, fraction=0.0, chance=1.0))
+        request = RingRequest(request.power + 1, 3, TARGETS, Tolerances(trace=2.0, fraction=0.0, chance=1.0))
     ring = eigenring.begin(values, request, chain.ring.rung, 6, chain.left, chain.right, 3)[0]
     chain = dataclasses.replace(chain, eigen=chain.eigen._replace(values=values), request=request, ring=ring)
     runs = [chain.draw(np.random.default_rng(i)) for i in range(2 * DRAWS)]
@@ -334,7 +334,8 @@ def test_two_parts_of_a_sample_report_the_worst_of_their_monitors():
         for report in (CircleReport(2, 0.1, 1e-9), CircleReport(2, 0.0, 1.0)):
             begun = Unfinished(np.array(rows, np.int64), 4, report)
             done, plain = (
-                nodes.finish(np.random.default_rng(0), start) for start in (begun, begun._replace(circles=None))
+                nodes.finish(nodes.target, np.random.default_rng(0), start)
+                for start in (begun, begun._replace(circles=None))
             )
             assert plain.circles.recentred >= circles
             assert done.circles.recentred == 2 + plain.circles.recentred

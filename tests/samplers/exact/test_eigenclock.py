@@ -106,7 +106,7 @@ def test_rows_that_are_not_kept(kind, monkeypatch, tmp_path):
 def drawn(clock: EigenClock, seed: int):
     rng = np.random.default_rng(seed)
     found = clock.draw(rng)
-    return clock.finish(rng, found) if isinstance(found, Unfinished) else found
+    return clock._resume(rng, found) if isinstance(found, Unfinished) else found
 
 
 @pytest.mark.parametrize("broken", ["ties left out", "counted once"])

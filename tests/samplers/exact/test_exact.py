@@ -273,14 +273,14 @@ def test_a_sample_depends_on_the_seed_and_its_index_alone():
         roomy.draw(stream(key, i))
     np.testing.assert_array_equal(roomy.draw(stream(key, 5)).rows, late)
     np.testing.assert_array_equal(tight.draw(stream(key, 5)).rows, late)
-    assert tight.ladder.cache.n_bytes < roomy.ladder.cache.n_bytes / 2
+    assert tight.ladder.memory.n_bytes < roomy.ladder.memory.n_bytes / 2
 
 
 def test_a_ladder_in_another_process_has_the_same_rungs():
     ladder = Exact.prepare(BY_NAME["generic"].kernel, size=3, given=[1]).ladder
     copy = pickle.loads(pickle.dumps(ladder))
     np.testing.assert_array_equal(copy.circle(2, 4).Z, ladder.circle(2, 4).Z)
-    assert copy.cache.memory == ladder.cache.memory
+    assert copy.memory.budget == ladder.memory.budget
 
 
 def test_kernel_sample_is_the_exact_sampler():

@@ -11,7 +11,6 @@ from kernels import BY_NAME, Case, eighths, skew
 from ndpp import LowRankKernel
 from ndpp.linalg import coordinates
 from ndpp.samplers import Exact
-from ndpp.samplers.exact.ladder import Cache
 from ndpp.samplers.exact.routes import Done, Unfinished
 
 RNG = np.random.default_rng(30)
@@ -52,7 +51,7 @@ def test_routes_draw_further_items_or_say_what_they_have(size):
 
 def test_nodes_finish_what_another_route_has_begun():
     nodes = Exact.prepare(GENERIC.kernel, size=3).nodes(3)
-    done = nodes.finish(np.random.default_rng(0), Unfinished(np.array([5]), 4))
+    done = nodes.finish(nodes.target, np.random.default_rng(0), Unfinished(np.array([5]), 4))
     assert done.rows[0] == 5
     assert len(set(done.rows.tolist())) == 3
     assert done.proposals >= 6
@@ -90,20 +89,20 @@ def plain(n: int, rank: int) -> LowRankKernel:
 
 @pytest.mark.parametrize("given", [(), (1, 2, 3)], ids=str)
 def test_every_byte_of_the_cache_is_counted(given):
-    """Also those of rings and of rows in eigencoordinates; not those that the kernel and its table have anyway."""
+    """Also those of rings and of rows in eigencoordinates; not those that the kernel has anyway."""
     kernel = plain(200, 40)
     sampler = Exact.prepare(kernel, given=given)
     for wanted in (3, 10, 30):
         sampler.draw_rows(np.random.default_rng(0), wanted)
     sampler.draw(np.random.default_rng(0))
-    cache, others = sampler.ladder.cache, {}
-    for value in (kernel, sampler.index, sampler.given, sampler.size_law, sampler.ladder.coords, sampler.ladder.given):
+    memory, others = sampler.ladder.memory, {}
+    for value in (kernel, sampler.given, sampler.size_law, sampler.ladder.coords, sampler.ladder.given):
         arrays_in(value, others)
     arrays_in(vars(kernel), others)
-    held = arrays_in([cache._kept, cache._pinned], {})
+    held = arrays_in([memory._kept, vars(memory.beside)], {})
     n_bytes = sum(array.nbytes for key, array in held.items() if key not in others)
-    assert len(cache._kept) > 4
-    assert n_bytes <= cache.n_bytes <= 1.5 * n_bytes + 10_000
+    assert len(memory) > 4
+    assert n_bytes <= memory.n_bytes <= 1.1 * n_bytes + 10_000
 
 
 def test_a_ring_keeps_only_the_dyads_of_given_items():
@@ -121,8 +120,8 @@ def test_caches_stay_within_their_memory():
     for wanted in range(1, 39):
         rows = sampler.draw_rows(np.random.default_rng(wanted), wanted)
         np.testing.assert_array_equal(least.draw_rows(np.random.default_rng(wanted), wanted), rows)
-        assert sampler.ladder.cache.n_bytes <= 2**20 or len(sampler.ladder.cache._kept) == 1
-    assert len(least.ladder.cache._kept) == 1
+        assert sampler.ladder.memory.n_bytes <= 2**20 or len(sampler.ladder.memory) == 1
+    assert len(least.ladder.memory) == 1
 
 
 def test_rows_in_eigencoordinates_are_not_kept_without_the_memory():
@@ -136,7 +135,8 @@ def test_rows_in_eigencoordinates_are_not_kept_without_the_memory():
 
 def test_sides_of_the_items_proposed_most_often_are_kept_beside_X(monkeypatch):
     monkeypatch.setattr(coordinates, "DENSE_ENTRIES", 1_000)
-    even, memory = plain(200, 40), 2 * 16 * 40 * 50
+    even, table = plain(200, 40), 12 * 200
+    memory = 2 * 16 * 40 * 50 + table
     scales = np.where(np.arange(200) % 5 == 1, 100.0, 1.0)
     uneven = LowRankKernel(even.X * scales[:, None], even.W)
     sampler, others = Exact.prepare(uneven, size=10, memory=memory), Exact.prepare(uneven, size=10, memory=0)
@@ -145,16 +145,3 @@ def test_sides_of_the_items_proposed_most_often_are_kept_beside_X(monkeypatch):
     assert (sampler.eigen.source.place[scales > 1] >= 0).all()
     assert len(others.eigen.source.kept) == len(Exact.prepare(even, size=10, memory=memory).eigen.source.kept) == 0
     assert sampler.sample(20, rng=0).baskets == others.sample(20, rng=0).baskets
-
-
-def test_a_cache_drops_what_was_used_longest_ago():
-    cache, made = Cache(2_000), []
-
-    def value(key: str):
-        return cache.remember(key, lambda: made.append(key) or np.zeros(100))
-
-    for key in ("a", "b", "a", "c", "a", "b"):
-        value(key)
-    assert made == ["a", "b", "c", "b"]
-    cache.remember("pinned", lambda: np.zeros(200), pinned=True)
-    assert cache.n_bytes == 800 + 1600

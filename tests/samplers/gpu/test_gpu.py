@@ -57,13 +57,13 @@ def test_kernels_with_a_background(size: int | None, given: tuple[int, ...], dev
     kernel = LowRankKernel(case.X, case.W, background=odds)
     size = None if size is None else max(size, len(given) + 1)
     plain = kernel.sampler(size=size, given=given)
-    union = plain.store[0]
+    union = plain.drawers[0]
     if not isinstance(union, SizedUnion):
         union = SizedUnion.prepare(
             kernel.given_alone(given)[0], np.intersect1d(given, [0, 2, 7]), size - len(plain.given), 2**24
         )
     union = union._replace(ties=on(device, union.ties))
-    sampler = dataclasses.replace(plain, store=(union,))
+    sampler = dataclasses.replace(plain, drawers=(union,))
     sampler = dataclasses.replace(sampler, engine=UnionEngine.prepare(sampler, union, torch.device(device)))
     draws = sampler.sample(1_000, rng=3)
     goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L + np.diag(odds), size, given))
@@ -200,7 +200,7 @@ def test_what_is_tried_for_samples_that_no_circle_suits():
     kernel = BY_NAME["generic"].kernel
     engine, full = on("cpu", Exact.prepare(kernel, size=3)).engine, unbiased_count(kernel.rank)
     assert full == 8
-    trying = run.Run(engine.context(Streams(stream_key(0), engine.device)), np.random.default_rng, 3, [])
+    trying = run.GroupRun(engine.context(Streams(stream_key(0), engine.device)), np.random.default_rng, 3, [])
     samples = Samples.begin(torch.arange(2), 3, kernel.rank)
     task, seen = run.Task(samples, 0, CircleKey(6, 2)), []
     while task.circle is not None:

@@ -20,9 +20,10 @@ from law_table import KIND, KINDS, Kind
 from limit_cases import CASES, EVEN, Case, entry_of, is_possible, law_under
 from ndpp import Baskets, Limit
 from ndpp.errors import BudgetExceededError
+from ndpp.samplers.base import Sampler
 from ndpp.samplers.gpu import laws, limits
 from ndpp.samplers.gpu.limits import LimitedEngine
-from ndpp.samplers.laws import Store
+from ndpp.samplers.kernels import ComponentSamplers
 
 on = partial(drawn_by, laws)
 DRAWS = 600
@@ -63,8 +64,13 @@ def test_samples_follow_the_law_under_limits(kind: Kind, case: Case, device: str
 def test_kernels_draw_with_engines_of_their_own(kind: Kind, device: str):
     entry = entry_of(kind)
     sampler = entry.law.sampler(limits=TOTAL.limits)
-    with_engines = Store(lambda c: on(device, sampler.store.make(c)), len(entry.law.weights))
-    check(on(device, replace(sampler, store=with_engines)), law_under(entry.truth, TOTAL))
+
+    class WithEngines(ComponentSamplers):
+        def __getitem__(self, c: int) -> Sampler:
+            return on(device, super().__getitem__(c))
+
+    with_engines = WithEngines(sampler.drawers.laws, sampler.drawers.asked)
+    check(on(device, replace(sampler, drawers=with_engines)), law_under(entry.truth, TOTAL))
 
 
 @on_devices
@@ -121,6 +127,6 @@ def test_too_many_proposals_are_refused_with_their_number(monkeypatch: pytest.Mo
         BudgetExceededError, match=r"about \d.*e\+\d+ proposals each, above 10000; .*'group \d+'.*Widen it"
     ):
         sampler.sample(2, rng=0)
-    monkeypatch.setattr(limits, "MOST_PROPOSALS", 2)
+    monkeypatch.setattr(limits, "MAX_LIMITED_PROPOSALS", 2)
     with pytest.raises(BudgetExceededError, match="none of them accepted"):
         sampler.sample(2, rng=0)

@@ -19,7 +19,6 @@ from mixtures import ODDS, N, dense, enumerate_mixture, every, general, tied
 from ndpp import LowRankKernel, Mixture
 from ndpp.errors import BudgetExceededError
 from ndpp.laws.tied import TiedMixture
-from ndpp.samplers import laws as sampler_module
 from ndpp.samplers.base import stream_key
 from ndpp.samplers.clock import Clock
 from ndpp.samplers.gpu import clock, laws, sets, spectra
@@ -29,7 +28,7 @@ from ndpp.samplers.gpu.kernels.forms import Forms, remaining_forms, remaining_fo
 from ndpp.samplers.gpu.kernels.invert import invert_pivoted, invert_pivoted_plain
 from ndpp.samplers.gpu.laws import ComponentEngine, TiedEngine
 from ndpp.samplers.gpu.proposals import Streams, look_up_cdf
-from ndpp.samplers.laws import LawSampler
+from ndpp.samplers.proposer import Proposer
 
 on = partial(drawn_by, laws)
 DRAWS = 800
@@ -116,7 +115,7 @@ def test_many_items_and_components(device: str):
 # -- negative controls -------------------------------------------------------------------------------------------------------
 
 
-def fails(sampler: LawSampler, draws: int = DRAWS) -> None:
+def fails(sampler: Proposer, draws: int = DRAWS) -> None:
     with pytest.raises(AssertionError):
         goodness.assert_law(
             on("cpu", sampler).sample(draws, rng=1).baskets, enumerate_mixture(*dense("several", "generic"))
@@ -124,7 +123,9 @@ def fails(sampler: LawSampler, draws: int = DRAWS) -> None:
 
 
 def test_negative_control_no_background(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sets.Alone, "draw", lambda it, _, which, index: torch.full((len(index), 1), it.table.n_rows))
+    monkeypatch.setattr(
+        sets.AloneTables, "draw", lambda it, _, which, index: torch.full((len(index), 1), it.table.n_rows)
+    )
     fails(tied("several", "generic").sampler())
 
 
@@ -263,8 +264,8 @@ def test_mixtures_of_any_kernels(size: int | None, given: tuple[int, ...], devic
     """Component by component; the order of the samples is that of their indices."""
     sampler = general("several", "generic").sampler(size=size, given=given)
     if device == "cuda":
-        source = sampler.store.make._replace(asked=sampler.store.make.asked._replace(device="cuda"))
-        sampler = dataclasses.replace(sampler, store=sampler_module.Store(source, 3))
+        store = dataclasses.replace(sampler.drawers, asked=sampler.drawers.asked._replace(device="cuda"))
+        sampler = dataclasses.replace(sampler, drawers=store)
     sampler = dataclasses.replace(sampler, engine=laws.prepare(sampler, torch.device(device)))
     draws = sampler.sample(DRAWS, rng=4)
     expected = enumerate_mixture(

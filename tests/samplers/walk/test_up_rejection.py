@@ -20,7 +20,7 @@ from ndpp.items import LeverageTable
 from ndpp.items.table import look_up, seed_words
 from ndpp.linalg.scaling import unit_of
 from ndpp.linalg.skew import dominating
-from ndpp.samplers.exact.spectral import Drawn
+from ndpp.samplers.exact.spectral import ProjectedItems
 from ndpp.samplers.rejection import minor_ratio
 from ndpp.samplers.walk import up_rejection
 from ndpp.samplers.walk.up_rejection import PreparedRejectionUp, RejectionUp, absolute_root, pair_ratio
@@ -325,7 +325,7 @@ def test_what_rounding_cannot_explain_is_refused():
 def test_an_item_that_is_drawn_twice_is_refused():
     up = RejectionUp().prepare(BY_NAME["generic"].kernel)
     with pytest.raises(PrecisionError, match="drew an item twice"):
-        Drawn(np.array([3, 3]), 2, 9, 0.5).check(up.index)
+        ProjectedItems(np.array([3, 3]), 2, 9, 0.5).check(up.index)
 
 
 def test_same_seed_same_pair_and_inputs_untouched():

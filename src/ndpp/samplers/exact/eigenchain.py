@@ -17,12 +17,23 @@ from typing import ClassVar
 import numpy as np
 
 from ndpp._compiled import jitable, njit, soon, write
+from ndpp._memory import n_bytes_of
 from ndpp._types import ComplexArray, FloatArray, IntArray
 from ndpp.items import LeverageTable
 from ndpp.items.table import TableArrays, look_up, proposals_at_once
 from ndpp.linalg.schur import row_basis
-from ndpp.samplers.exact.eigenring import TARGETS, Request, Ring, Weights, advance, begin, forms_of, weigh, with_space
-from ndpp.samplers.exact.ladder import n_bytes_of
+from ndpp.samplers.exact.eigenring import (
+    TARGETS,
+    Ring,
+    RingRequest,
+    Weights,
+    advance,
+    begin,
+    forms_of,
+    weigh,
+    with_space,
+)
+from ndpp.samplers.exact.node_route import NodesRoute
 from ndpp.samplers.exact.plan import Tolerances, plan_anew
 from ndpp.samplers.exact.routes import CircleReport, Done, Target, Unfinished
 from ndpp.samplers.exact.rows import EigenRows, Sides, fetch, suited
@@ -42,7 +53,7 @@ class EigenChain:
 
     index: LeverageTable
     eigen: EigenRows
-    request: Request
+    request: RingRequest
     left: FloatArray
     right: FloatArray
     ring: Ring
@@ -59,7 +70,7 @@ class EigenChain:
         given, D = target.ladder.given, eigen.to_sides.shape[2]
         if D > LOW_RANK and 2 * (len(given) + wanted) > D:
             return None
-        request = Request(len(given) + wanted, wanted, TARGETS, Tolerances())
+        request = RingRequest(len(given) + wanted, wanted, TARGETS, Tolerances())
         left, right = row_basis(given)[0] @ eigen.to_sides
         circle = plan_anew(target.ladder.coords, given, wanted)
         found = soon(_first, circle[1] * D * (1 + len(given)) ** 2)(eigen.values, request, *circle, left, right)
@@ -82,10 +93,14 @@ class EigenChain:
         found = rows, proposals, CircleReport(recentred, trace_error, fraction)
         return Done(*found) if len(rows) == request.wanted else Unfinished(*found)
 
+    def finish(self, target: Target, rng: np.random.Generator, begun: Unfinished) -> Done:
+        """Draw the items that are missing by node matrices."""
+        return NodesRoute(target, self.request.wanted).finish(target, rng, begun)
+
 
 @njit(error_model="numpy")
 def _first(
-    values: ComplexArray, request: Request, rung: int, count: int, left: FloatArray, right: FloatArray
+    values: ComplexArray, request: RingRequest, rung: int, count: int, left: FloatArray, right: FloatArray
 ) -> tuple[int, int, FloatArray, ComplexArray, FloatArray, FloatArray, ComplexArray, IntArray, bool]:
     """Return the fields of the first circle, and whether it passes."""
     opened, _, good = begin(values, request, rung, count, left, right, request.wanted)
@@ -100,7 +115,7 @@ def _run(
     table: TableArrays,
     values: ComplexArray,
     source: Sides,
-    request: Request,
+    request: RingRequest,
     given_left: FloatArray,
     given_right: FloatArray,
     ring: Ring,
@@ -132,7 +147,7 @@ def _draw_one(
     rng: np.random.Generator,
     table: TableArrays,
     source: Sides,
-    request: Request,
+    request: RingRequest,
     ring: Ring,
     weights: Weights,
     left: FloatArray,

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -81,20 +80,22 @@ class EigenClock:
         rows = rows[len(given) :]
         return Unfinished(rows, proposals, moment=(x, bound)) if failed else Done(rows, proposals)
 
-    @cached_property
+    @property
     def _steps(self) -> float:
         """About the steps of the loops of one sample: for each item, an elimination, and a few candidates for every eigenvalue."""
-        values, multiplicity, to_sides = self.eigen[:3]
-        items = 1 + len(self.given) + float(multiplicity @ (values / (1 + values)).real)
-        return items * (items**2 + len(values)) * float(to_sides.shape[2])
+        items = 1 + len(self.given) + self.eigen.mean
+        return items * (items**2 + len(self.eigen.values)) * float(self.eigen.to_sides.shape[2])
 
     def draw_all(self, rng: np.random.Generator) -> IntArray:
         """Draw the further items of one sample, as rows in any order, by whatever means."""
         found = self.draw(rng)
-        return self.finish(rng, found).rows if isinstance(found, Unfinished) else found.rows
+        return self._resume(rng, found).rows if isinstance(found, Unfinished) else found.rows
 
-    def finish(self, rng: np.random.Generator, begun: Unfinished) -> Done:
+    def finish(self, target: Target, rng: np.random.Generator, begun: Unfinished) -> Done:
         """Draw the further items of a sample that failed a monitor, from the time and the items it has."""
+        return self._resume(rng, begun)
+
+    def _resume(self, rng: np.random.Generator, begun: Unfinished) -> Done:
         assert begun.moment is not None
         if not np.isfinite(sum(begun.moment)):
             raise PrecisionError(

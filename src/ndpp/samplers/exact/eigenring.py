@@ -59,7 +59,7 @@ class Weights(NamedTuple):
     fraction: float
 
 
-class Request(NamedTuple):
+class RingRequest(NamedTuple):
     """What all samples have in common: power of t, number of items to draw, targets of circles, tolerances."""
 
     power: int
@@ -113,7 +113,7 @@ def weigh(ring: Ring) -> Weights:
 @njit(error_model="numpy")
 def advance(
     values: ComplexArray,
-    request: Request,
+    request: RingRequest,
     ring: Ring,
     left: FloatArray,
     right: FloatArray,
@@ -155,7 +155,7 @@ def _accepts(weights: Weights, missing: int, tolerances: Tolerances) -> bool:
 @njit(error_model="numpy")
 def begin(
     values: ComplexArray,
-    request: Request,
+    request: RingRequest,
     rung: int,
     count: int,
     left: FloatArray,

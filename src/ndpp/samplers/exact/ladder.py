@@ -2,102 +2,54 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable
-from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Hashable
+from functools import cached_property
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from ndpp._types import ComplexArray, FloatArray
+from ndpp._memory import Memory, n_bytes_of
+from ndpp._types import ComplexArray, FloatArray, IntArray
+from ndpp.items import LeverageTable
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg.coordinates import Coordinates
+from ndpp.linalg.eigen import EigenBasis
 from ndpp.linalg.operations import NUMPY, Array, Operations
 from ndpp.linalg.schur import condition_on
 from ndpp.linalg.size_law import nodes, resolvent
 from ndpp.samplers.exact.plan import RUNG_STEP
+from ndpp.samplers.exact.rows import EigenRows
 
 Value = TypeVar("Value")
 
 
-def n_bytes_of(value: Any) -> int:
-    """Return the bytes of the arrays of a record, at any depth; a value that counts its own says so by ``n_bytes``."""
-    if isinstance(value, np.ndarray):
-        return value.nbytes
-    if hasattr(value, "n_bytes"):
-        return int(value.n_bytes)
-    return sum(map(n_bytes_of, value)) if isinstance(value, tuple) else 0
+class KernelParts:
+    """What all samplers of a kernel share, whatever is given: the table of its items, and rows in eigencoordinates once they are needed."""
 
+    def __init__(self, kernel: LowRankKernel, budget: int) -> None:
+        self.kernel, self.budget, self.table = kernel, budget, LeverageTable.prepare(kernel)
 
-class Cache:
-    """Values that depend on their keys alone, so that the cache changes times and never results. Threads may share it.
+    @cached_property
+    def basis(self) -> EigenBasis | None:
+        """The eigenbasis of the kernel; None if it has none."""
+        return EigenBasis.of(self.kernel.coordinates)
 
-    The values used last are kept, within a budget of bytes: at least one, whatever its size, and those that are pinned, which others refer
-    to. Every byte of them counts, and so do those of the cache ``beside``, which others may share. Values may grow: they are measured
-    again when a value is made, and after ``measured`` others are used.
-    """
+    @cached_property
+    def eigen(self) -> EigenRows | None:
+        """The items in eigencoordinates; None without an eigenbasis."""
+        return (
+            None
+            if self.basis is None
+            else EigenRows.of(self.kernel, self.basis, max(0, self.budget - self.table.n_bytes))
+        )
 
-    def __init__(self, memory: int, measured: int = 1, beside: Cache | None = None) -> None:
-        self.memory, self.measured, self.beside = memory, measured, beside
-        self._pinned: dict[Hashable, Any] = {}
-        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
-        self._sizes: dict[Hashable, int] = {}
-        self._total, self._used = 0, set[Hashable]()
-        self._lock = threading.Lock()
-
-    def __reduce__(self) -> tuple[type[Cache], tuple[int, int]]:
-        return Cache, (self.memory, self.measured)
-
-    def remember(self, key: Hashable, make: Callable[[], Value], *, pinned: bool = False) -> Value:
-        """Return the value of ``key``, computed by ``make`` if there is none."""
-        values = self._pinned if pinned else self._kept
-        with self._lock:
-            if found := key in values:
-                if not pinned:
-                    self._kept.move_to_end(key)
-                value = values[key]
-                self._used.add(key)
-                if len(self._used) < self.measured:
-                    return value  # type: ignore[no-any-return]
-        if not found:
-            value = make()
-        with self._lock:
-            if not found:
-                values[key] = value
-                self._used.add(key)
-            self._measure()
-            budget = self.memory - (0 if self.beside is None else self.beside.n_bytes)
-            while len(self._kept) > 1 and self._total > budget:
-                self._total -= self._sizes.pop(self._kept.popitem(last=False)[0])
-            return value  # type: ignore[no-any-return]
-
-    def _measure(self) -> None:
-        """Count the bytes of the values that were used since they were last counted, and of pinned ones: they may have grown."""
-        for key in {*self._used, *self._pinned}:
-            value = self._pinned.get(key, self._kept.get(key))
-            before, self._sizes[key] = self._sizes.get(key, 0), n_bytes_of(value)
-            self._total += self._sizes[key] - before
-        self._used.clear()
-
-    def remember_many(self, keys: list[Any], make: Callable[[list[Any]], Iterable[Value]]) -> list[Value]:
-        """Return the values of different keys, those that are missing computed together."""
-        with self._lock:
-            found = {key: self._kept[key] for key in keys if key in self._kept}
-        missing = [key for key in keys if key not in found]
-        found.update(zip(missing, make(missing) if missing else ()))
-        return [self.remember(key, partial(found.__getitem__, key)) for key in keys]
-
-    @property
-    def own_bytes(self) -> int:
-        """Bytes of all values."""
-        with self._lock:
-            self._measure()
-            return self._total
+    def __getstate__(self) -> dict[str, object]:
+        return {name: vars(self)[name] for name in ("kernel", "budget", "table")}
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of all values, and of those beside them."""
-        return self.own_bytes + (0 if self.beside is None else self.beside.n_bytes)
+        """Bytes of all that was computed."""
+        return sum(n_bytes_of(vars(self).get(name)) for name in ("table", "basis", "eigen"))
 
 
 class Circle(NamedTuple):
@@ -111,16 +63,22 @@ class Circle(NamedTuple):
 class Ladder:
     """Z(t) = R − RQ_Yᵀ(Q_Y R Q_Yᵀ)⁻¹Q_Y R on circles of radius exp(l·RUNG_STEP), l any integer, for given items with rows Q_Y.
 
-    ``shared`` caches what does not depend on the given items, for other ladders of the same kernel as well.
+    ``memory`` is that of all ladders of the same kernel, which share ``parts``.
     """
 
-    def __init__(self, coords: Coordinates, given: FloatArray, memory: int, shared: Cache | None = None) -> None:
-        self.coords, self.given, self.shared = coords, given, Cache(memory) if shared is None else shared
-        self.cache = Cache(memory, beside=self.shared)
+    def __init__(self, parts: KernelParts, rows: IntArray, memory: Memory) -> None:
+        self.parts, self.rows, self.memory = parts, rows, memory
+        self.coords: Coordinates = parts.kernel.coordinates
+        self.given: FloatArray = parts.kernel.q_rows(rows)
+        self._name = rows.tobytes()
+
+    def remember(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """Return a value that depends on the given items."""
+        return self.memory.remember((self._name, key), make)
 
     def circle(self, rung: int, count: int) -> Circle:
         """Return Z at ``count`` nodes of the circle (half of them; the rest are conjugates)."""
-        return self.cache.remember((rung, count), lambda: self._circle(nodes(np.exp(rung * RUNG_STEP), count)))
+        return self.remember((rung, count), lambda: self._circle(nodes(np.exp(rung * RUNG_STEP), count)))
 
     def _circle(self, t: ComplexArray) -> Circle:
         Z, log_w = self.at(t)

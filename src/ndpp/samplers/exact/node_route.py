@@ -69,9 +69,14 @@ class NodesRoute:
         state, proposals = self.complete(rng, self.start())
         return Done(state.rows, proposals, state.report)
 
-    def finish(self, rng: np.random.Generator, begun: Unfinished) -> Done:
+    @property
+    def n_bytes(self) -> int:
+        """It has no arrays of its own: circles are those of the ladder."""
+        return 0
+
+    def finish(self, target: Target, rng: np.random.Generator, begun: Unfinished) -> Done:
         """Draw the items that another route has left missing."""
-        report, kernel = begun.circles or CircleReport(), self.target.kernel
+        report, kernel = begun.circles or CircleReport(), target.kernel
         state = self.start()._replace(report=report).monitored(self.wanted)
         if len(begun.rows):
             empty = State.empty(kernel.rank)._replace(report=report)
@@ -93,7 +98,7 @@ class NodesRoute:
         if self.wanted == 0:
             return empty
         # The ladder caches circles; this remembers which one, and its M.
-        rung, count, inclusion = self.target.ladder.cache.remember(("start", self.wanted), self._first)
+        rung, count, inclusion = self.target.ladder.remember(("start", self.wanted), self._first)
         nodes = self._nodes(empty, rung, count)
         return empty._replace(rung=rung, nodes=nodes, inclusion=inclusion).monitored(self.wanted)
 

@@ -2,7 +2,7 @@
 
 A route draws further items of a sample that contains the given ones: ``wanted`` of them, or any number (None). It draws all of them
 (:class:`Done`), or stops where a monitor fails and says what it has so far (:class:`Unfinished`), so that no item is drawn from a
-distribution in doubt. Another route, which is slower and needs less of the kernel, then draws the rest.
+distribution in doubt. It then finishes the sample by means that are slower and need less of the kernel.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from ndpp._types import FloatArray, IntArray
 from ndpp.items import LeverageTable
+from ndpp.items.base import look_up_cdf
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg.eigen import EigenBasis
 from ndpp.samplers.exact.ladder import Ladder
@@ -50,39 +51,48 @@ class Unfinished(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """What all routes draw from: a kernel, the table of its items, and given items, as rows of the kernel and on the ladder of circles.
+    """What all routes draw from: a kernel, and given items, as rows of the kernel and on the ladder of circles.
 
     ``size_law`` is the distribution of the number of further items; ``symmetric``: W is symmetric.
     """
 
     kernel: LowRankKernel
     given: IntArray
-    index: LeverageTable
     ladder: Ladder = field(repr=False)
     size_law: FloatArray = field(repr=False)
     symmetric: bool
 
+    def draw_count(self, rng: np.random.Generator) -> int:
+        """Draw the number of items in addition to the given ones."""
+        return look_up_cdf(np.cumsum(self.size_law), rng.random())
+
+    @property
+    def index(self) -> LeverageTable:
+        """The table of the items."""
+        return self.ladder.parts.table
+
     @property
     def basis(self) -> EigenBasis | None:
         """The eigenbasis of the kernel; None if it has none."""
-        return self.ladder.shared.remember("basis", lambda: EigenBasis.of(self.kernel.coordinates), pinned=True)
+        return self.ladder.parts.basis
 
     @property
     def eigen(self) -> EigenRows | None:
         """The items in eigencoordinates; None without an eigenbasis."""
-        basis, cache = self.basis, self.ladder.shared
-        if basis is None:
-            return None
-        return cache.remember("eigen", lambda: EigenRows.of(self.kernel, basis, cache.memory), pinned=True)
+        return self.ladder.parts.eigen
 
 
 Self = TypeVar("Self")
 
 
 class Route(Protocol):
-    """Draws further items of a target; see above. One that keeps arrays of its own has their ``n_bytes`` (:mod:`.ladder`)."""
+    """Draws further items of a target; see above."""
 
     name: ClassVar[str]
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the arrays that are its own and not those of the target."""
 
     @classmethod
     def prepare(cls: type[Self], target: Target, wanted: int | None) -> Self | None:
@@ -90,3 +100,6 @@ class Route(Protocol):
 
     def draw(self, rng: np.random.Generator) -> Done | Unfinished:
         """Draw the further items of one sample."""
+
+    def finish(self, target: Target, rng: np.random.Generator, begun: Unfinished) -> Done:
+        """Draw the rest of a sample of the target that this route has left unfinished."""

@@ -240,13 +240,15 @@ def _put(places: IntArray, found: FloatArray, other: FloatArray, left: FloatArra
 class EigenRows(NamedTuple):
     """The sides l and r of all items of a kernel (:attr:`ndpp.linalg.EigenBasis.to_sides`).
 
-    ``to_sides`` makes the sides of a row of Q. ``n_bytes`` does not count what the kernel and its basis have anyway.
+    ``to_sides`` makes the sides of a row of Q. ``mean`` is the expected number of items. ``n_bytes`` does not count what the kernel and
+    its basis have anyway.
     """
 
     values: AnyArray
     multiplicity: FloatArray
     to_sides: FloatArray
     source: Sides
+    mean: float
     n_bytes: int
 
     @classmethod
@@ -265,13 +267,8 @@ class EigenRows(NamedTuple):
         if isinstance(rows, LowRankKernel) or not is_worth:
             which = which[:0]
         source = Sides.of(rows, factors, left, right, which)
-        return cls(
-            basis.values,
-            basis.multiplicity,
-            to_sides,
-            source,
-            source.n_bytes + (0 if to_q is None else to_sides.nbytes),
-        )
+        n_bytes = source.n_bytes + (0 if to_q is None else to_sides.nbytes)
+        return cls(basis.values, basis.multiplicity, to_sides, source, basis.mean, n_bytes)
 
     def sides(self, which: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return l and r of items, shapes (m, D)."""

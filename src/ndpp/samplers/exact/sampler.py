@@ -33,24 +33,23 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from ndpp._memory import Memory, n_bytes_of
 from ndpp._types import IntArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.errors import ZeroProbabilityError
-from ndpp.items import LeverageTable
-from ndpp.items.base import look_up_cdf
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg.size_law import tilted_law
 from ndpp.samplers.base import Draw, Engine, Sampler, with_engine
 from ndpp.samplers.exact.eigenchain import EigenChain
 from ndpp.samplers.exact.eigenclock import EigenClock
-from ndpp.samplers.exact.ladder import Ladder
+from ndpp.samplers.exact.ladder import KernelParts, Ladder
 from ndpp.samplers.exact.node_route import NodesRoute
 from ndpp.samplers.exact.routes import CircleReport, Done, Route, Target
 from ndpp.samplers.exact.spectral import Projection
 from ndpp.samplers.exact.sweep import Sweep
 
-ROUTES: tuple[type[Route], ...] = (Projection, Sweep, EigenClock, EigenChain, NodesRoute)
-"""In order of speed: the first that suits is taken."""
+ROUTES: tuple[type[Route], ...] = (Projection, Sweep, EigenClock, EigenChain)
+"""In order of speed: the first that suits is taken, and node matrices if none does."""
 NOTHING = Done(np.empty(0, np.int64), 0, CircleReport())
 """No further item."""
 
@@ -101,23 +100,27 @@ class Exact(Target, Sampler):
             "cuda" or "cuda:1": ``sample`` draws there, thousands at a time. Without a GPU, it warns and draws on the CPU.
         """
         kernel = _narrowed(kernel.without_background(), given, exclude, candidates)
-        ladder = Ladder(kernel.coordinates, np.empty((0, kernel.rank)), check_count(memory, "memory"))
-        nothing = np.empty(0, np.int64)
-        any_set = cls(kernel, nothing, LeverageTable.prepare(kernel), ladder, np.ones(1), kernel.is_symmetric)
+        parts, nothing = KernelParts(kernel, check_count(memory, "memory")), np.empty(0, np.int64)
+        ladder = Ladder(parts, nothing, Memory(memory, beside=parts))
+        any_set = cls(kernel, nothing, ladder, np.ones(1), kernel.is_symmetric)
         return with_engine(any_set.to_complete(given, size), device)
 
     def to_complete(self, given: Items, size: int | None) -> Exact:
         """Return the sampler of sets with these items, for the same kernel and memory; they share what does not depend on the items."""
         kernel = self.kernel
         rows = np.sort(kernel.rows_of(given, "given"))
-        q = kernel.q_rows(rows)
+        ladder = Ladder(self.ladder.parts, rows, self.ladder.memory)
         if size is not None:
             size = kernel.check_size(size, given=kernel.catalogue_ids(rows))
-        law = kernel.free_law(q) if size is None else tilted_law(kernel.coordinates, 1.0, q)
+        law = kernel.free_law(ladder.given) if size is None else tilted_law(kernel.coordinates, 1.0, ladder.given)
         if law.log_weight == -np.inf:
             raise ZeroProbabilityError(f"the {len(rows)} given items never occur together; give fewer or other items")
-        ladder = Ladder(kernel.coordinates, q, self.ladder.cache.memory, self.ladder.shared)
         return replace(self, given=rows, ladder=ladder, size_law=law.law, size=size)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of its own; those of ``ladder.memory`` are those of all samplers of the kernel."""
+        return n_bytes_of((self.given, self.size_law, self.ladder.given))
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted rows of the kernel's support."""
@@ -126,10 +129,6 @@ class Exact(Target, Sampler):
         if done.circles is not None:
             info |= done.circles._asdict()
         return Draw(np.sort(np.concatenate([self.given, done.rows])), info)
-
-    def draw_count(self, rng: np.random.Generator) -> int:
-        """Draw the number of items in addition to the given ones."""
-        return look_up_cdf(np.cumsum(self.size_law), rng.random())
 
     def draw_rows(self, rng: np.random.Generator, wanted: int) -> IntArray:
         """Draw a set of ``wanted`` items in addition to the given ones, as rows in any order."""
@@ -141,14 +140,7 @@ class Exact(Target, Sampler):
         if route is None:
             return self._draw(rng, self.draw_count(rng)) if wanted is None else NOTHING
         found = route.draw(rng)
-        if isinstance(found, Done):
-            return found
-        if isinstance(route, EigenClock):
-            return route.finish(rng, found)
-        if isinstance(route, Sweep):
-            return self._draw(rng, self.draw_count(rng))
-        assert wanted is not None
-        return self.nodes(wanted).finish(rng, found)
+        return found if isinstance(found, Done) else route.finish(self, rng, found)
 
     @property
     def route(self) -> str:
@@ -163,7 +155,8 @@ class Exact(Target, Sampler):
         """
         if self.kernel.rank == 0 or wanted == 0:
             return None
-        return self.ladder.cache.remember(("route", wanted, self.symmetric), lambda: first_route(self, wanted))
+        fast = self.ladder.remember(("route", wanted, self.symmetric), lambda: first_route(self, wanted))
+        return fast or NodesRoute.prepare(self, wanted)
 
     def nodes(self, wanted: int) -> NodesRoute:
         """Return the route that draws ``wanted`` items by node matrices, whatever the kernel."""
@@ -177,7 +170,7 @@ class Exact(Target, Sampler):
 
 
 def first_route(target: Target, wanted: int | None) -> Route | None:
-    """Return the first route that suits; None for any number of items if all routes need the number first."""
+    """Return the first route that suits; None if only node matrices do."""
     prepared = (route.prepare(target, wanted) for route in ROUTES)
     return next((route for route in prepared if route is not None), None)
 

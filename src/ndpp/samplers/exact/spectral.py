@@ -27,6 +27,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ndpp._compiled import interpreted, jitable, njit
+from ndpp._memory import n_bytes_of
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import clip_probabilities
 from ndpp.errors import PrecisionError
@@ -39,8 +40,7 @@ from ndpp.linalg.scaling import ROUNDING
 from ndpp.linalg.schur import condition_or_zero
 from ndpp.linalg.size_law import ZERO_WEIGHT, resolvent, tilt_for
 from ndpp.linalg.skew import symmetric_part
-from ndpp.samplers.exact.ladder import n_bytes_of
-from ndpp.samplers.exact.routes import Done, Target
+from ndpp.samplers.exact.routes import Done, Target, Unfinished
 from ndpp.samplers.exact.rows import Rows, rows_of, suited, take
 
 BLOCK = 32
@@ -100,7 +100,7 @@ class Projection:
         rows, factors, to_q = rows_of(target.kernel)
         r, Q = target.kernel.rank, target.kernel.coordinates.Q
         size = found.chance.sum() if wanted is None else wanted
-        if Q is not None and r > LEAST_RANK and len(Q) * size <= r * r and Q.nbytes <= target.ladder.cache.memory:
+        if Q is not None and r > LEAST_RANK and len(Q) * size <= r * r and Q.nbytes <= target.ladder.memory.budget:
             is_diagonal = target.kernel.coordinates.eigenvalues is not None and not len(target.given)
             vectors = np.ascontiguousarray(Q.T[-len(found.chance) :] if is_diagonal else found.vectors @ Q.T)
             return cls(target.index, found._replace(vectors=vectors), rows, factors, among_all=True)
@@ -122,14 +122,18 @@ class Projection:
             return Done(draw_among_all(rng, self.spectrum.vectors[chosen]), len(chosen))
         arrays = self.index.arrays
         steps = (1 + self.spectrum.chance.sum()) * self.spectrum.vectors.size
-        drawn = Drawn(
+        drawn = ProjectedItems(
             *suited(self.rows, _draw, steps)(seed_words(rng), *self.spectrum, self.rows, self.factors, arrays)
         )
         drawn.check(self.index)
         return Done(drawn.items, drawn.proposals)
 
+    def finish(self, target: Target, rng: np.random.Generator, begun: Unfinished) -> Done:
+        """Projections finish every sample that they begin."""
+        raise AssertionError("projections leave no sample unfinished")
 
-class Drawn(NamedTuple):
+
+class ProjectedItems(NamedTuple):
     """Items of a projection, how many of them were found within the budget, the proposals, and the largest acceptance probability."""
 
     items: IntArray
@@ -182,13 +186,15 @@ def _draw(
     factors: FloatArray,
     table: TableArrays,
 ) -> tuple[IntArray, int, int, float]:
-    """Choose eigenvectors, and draw from the projection onto them; return the fields of :class:`Drawn`."""
+    """Choose eigenvectors, and draw from the projection onto them; return the fields of :class:`ProjectedItems`."""
     drawn = draw_projection(seed, vectors[choose(seed, chance, heads)], rows, factors, table)  # a copy of these
     return drawn.items, drawn.done, drawn.proposals, drawn.largest
 
 
 @jitable(error_model="numpy")
-def draw_projection(seed: AnyArray, V: FloatArray, rows: Rows, factors: FloatArray, table: TableArrays) -> Drawn:
+def draw_projection(
+    seed: AnyArray, V: FloatArray, rows: Rows, factors: FloatArray, table: TableArrays
+) -> ProjectedItems:
     """Draw as many items as V has rows, from the projection onto them; V is overwritten."""
     items, done, proposals, largest = np.empty(len(V), np.int64), 0, 0, 0.0
     x = np.empty((BLOCK, V.shape[1]))
@@ -197,7 +203,7 @@ def draw_projection(seed: AnyArray, V: FloatArray, rows: Rows, factors: FloatArr
         take(candidates, rows, factors, x)
         done, used, largest = _advance(V, items, done, candidates, uniforms, x, table.leverage[candidates], largest)
         proposals += used
-    return Drawn(items, done, proposals, largest)
+    return ProjectedItems(items, done, proposals, largest)
 
 
 def heads_table(p: FloatArray, q: FloatArray, most: int) -> FloatArray:

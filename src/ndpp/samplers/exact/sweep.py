@@ -19,6 +19,7 @@ from ndpp._validation import PROBABILITY_TOLERANCE
 from ndpp.linalg.schur import condition_or_zero
 from ndpp.linalg.size_law import resolvent
 from ndpp.samplers.cholesky import decide
+from ndpp.samplers.exact.node_route import NodesRoute
 from ndpp.samplers.exact.routes import Done, Target, Unfinished
 
 BLOCK = 64
@@ -46,7 +47,12 @@ class Sweep:
     def prepare(cls, target: Target, wanted: int | None) -> Sweep | None:
         """Compute K; None for one size, and where a clock takes less time."""
         kernel, Q = target.kernel, target.kernel.coordinates.Q
-        if wanted is not None or Q is None or kernel.rank <= LEAST_RANK or 8 * len(Q) ** 2 > target.ladder.cache.memory:
+        if (
+            wanted is not None
+            or Q is None
+            or kernel.rank <= LEAST_RANK
+            or 8 * len(Q) ** 2 > target.ladder.memory.budget
+        ):
             return None
         mean = float(target.size_law @ np.arange(len(target.size_law)))
         if len(Q) ** 3 > CLOCK_COST * (mean + len(target.given)) ** 3 * kernel.rank:
@@ -69,3 +75,8 @@ class Sweep:
             if rest.start < n:
                 K[rest, rest] -= K[rest, own] @ np.linalg.solve(G - np.diag(~taken), K[own, rest])
         return Done(np.concatenate(rows), n)
+
+    def finish(self, target: Target, rng: np.random.Generator, begun: Unfinished) -> Done:
+        """Draw the sample again, by node matrices."""
+        done = NodesRoute(target, target.draw_count(rng)).draw(rng)
+        return done._replace(proposals=begun.proposals + done.proposals)

@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ndpp._memory import Memory
 from ndpp._types import FloatArray, IntArray
 from ndpp.linalg.size_law import nodes
 from ndpp.linalg.tilts import LEAST_VARIANCE, solve_tilts
-from ndpp.samplers.exact.ladder import Cache, Ladder
+from ndpp.samplers.exact.ladder import Ladder
 from ndpp.samplers.exact.plan import RUNG_STEP
 from ndpp.samplers.gpu.arrays import TORCH
 from ndpp.samplers.gpu.diagonal import Diagonal, Peak
@@ -128,7 +129,7 @@ class Circles:
     """
 
     def __init__(self, ladder: Ladder, device_rows: DeviceRows, memory: int) -> None:
-        self.ladder, self.device_rows, self.cache = ladder, device_rows, Cache(memory)
+        self.ladder, self.device_rows, self.cache, self._radii = ladder, device_rows, Memory(memory), Memory(memory)
         self.diagonal: Diagonal | None = None
         self.centres: dict[tuple[int, int], int] = {}
 
@@ -139,7 +140,7 @@ class Circles:
         t = torch.from_numpy(nodes(np.exp(key.rung * RUNG_STEP), key.n_nodes)).to(self.device_rows.device)
         (Z, log_w), used = self.ladder.at(t, TORCH), key.halves[0]
         factors = None if self.diagonal is None else self.diagonal.factors(t, Z)
-        circle = DeviceCircle(Z, log_w, t.log(), factors, key, self.device_rows, self.cache.memory // 4)
+        circle = DeviceCircle(Z, log_w, t.log(), factors, key, self.device_rows, self.cache.budget // 4)
         if used == len(Z):
             return circle
         return replace(circle.part(slice(used)), dropped=circle.part(slice(used, None)))
@@ -152,14 +153,14 @@ class Circles:
             Z, log_det = self.ladder.at(t, TORCH)
             return t, Z.real.contiguous(), log_det.real
 
-        return self.cache.remember(("radius", rung), real, pinned=True)
+        return self._radii.remember(("radius", rung), real)
 
     def peak(self, rung: int) -> Peak | None:
         """Return the real node of this rung, in the coordinates of ``diagonal``; None if there are none."""
         diagonal = self.diagonal
         if diagonal is None:
             return None
-        return self.cache.remember(("peak", rung), lambda: diagonal.peak(rung, *self._at_radius(rung)), pinned=True)
+        return self._radii.remember(("peak", rung), lambda: diagonal.peak(rung, *self._at_radius(rung)))
 
     def centre(self, q: Tensor, left: int, rung: int) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return the rung on which each sample expects about ``left`` more items, and mean and variance there, for ``plan_from_moments``.

@@ -30,7 +30,7 @@ from ndpp.samplers.gpu.kernels.invert import invert_pivoted
 from ndpp.samplers.gpu.kernels.propose import uniforms
 from ndpp.samplers.gpu.memory import samples_that_fit
 from ndpp.samplers.gpu.proposals import Streams, accept
-from ndpp.samplers.gpu.sets import Drawn
+from ndpp.samplers.gpu.sets import DrawnSets
 from ndpp.samplers.gpu.spectra import Spectra, pairs, reals
 
 MAX_MOVES = 100_000
@@ -58,19 +58,19 @@ def draw_by_clocks(
     given: Tensor,
     clock_of: Callable[[int], Clock],
     rng: Callable[[int], np.random.Generator],
-) -> Drawn:
+) -> DrawnSets:
     """Draw samples of components ``which`` (S,) with numbers ``index`` (S,), as rows of the support, as many together as fit into memory.
 
     All contain the rows ``given``. ``clock_of(c)`` is the CPU's clock of a component, and ``rng(i)`` its stream of sample i.
     """
     rates = (spectra.multiplicity * (spectra.eigenvalues / (1 + spectra.eigenvalues)).real).sum(1)
-    mean, found = len(given) + float(rates[which].mean()), list[tuple[Tensor, Drawn]]()
+    mean, found = len(given) + float(rates[which].mean()), list[tuple[Tensor, DrawnSets]]()
     fit = samples_that_fit(which.device, ENTRY_BYTES * (spectra.rank + 1) * (mean + 16))
     for part in torch.split(torch.arange(len(which), device=which.device), fit):
         clocks = ClockGroup(spectra, streams, which[part], index[part], given)
         on_cpu = clocks.run(clock_of, rng)
-        found.append((part, Drawn(clocks.rows, clocks.n, {"proposals": clocks.proposals, "on_cpu": on_cpu})))
-    return Drawn.scattered(found, len(which), spectra.n_rows)
+        found.append((part, DrawnSets(clocks.rows, clocks.n, {"proposals": clocks.proposals, "on_cpu": on_cpu})))
+    return DrawnSets.scattered(found, len(which), spectra.n_rows)
 
 
 class ClockGroup:

@@ -38,9 +38,9 @@ from ndpp.samplers.gpu.kernels.propose import choose, uniforms
 from ndpp.samplers.gpu.kernels.runtime import usable
 from ndpp.samplers.gpu.memory import DeviceRows, free_memory, samples_that_fit
 from ndpp.samplers.gpu.proposals import Streams, accept, first_round, look_up_cdf
-from ndpp.samplers.gpu.run import Run
+from ndpp.samplers.gpu.run import GroupRun
 from ndpp.samplers.gpu.schedule import PILOT_KEY, Planner
-from ndpp.samplers.gpu.sets import BatchEngine, Drawn, items_of
+from ndpp.samplers.gpu.sets import BatchEngine, DrawnSets, items_of
 
 MAX_SAMPLES, MAX_OF_ANY_SIZE = 2**16, 2**18
 """Maximum number of samples in parallel: the device is busy with fewer; more would only take memory. If the size is free, a batch has
@@ -100,34 +100,34 @@ class ExactEngine(BatchEngine):
         """Return what groups with these streams share."""
         return Context(self.sampler, self.device_rows, self.circles, streams, self.tolerances)
 
-    def drawn(self, streams: Streams, key: AnyArray, numbers: Tensor) -> Drawn:
+    def drawn(self, streams: Streams, key: AnyArray, numbers: Tensor) -> DrawnSets:
         """Draw the samples with these numbers."""
         given, sampler = torch.from_numpy(self.sampler.given).to(self.device), self.sampler
         if self.spectra is None:
             parts = list(self._by_size(streams, key, numbers, given))
-            rows, sizes, counters = Drawn.scattered(parts, len(numbers), len(self.items) - 1)
+            rows, sizes, counters = DrawnSets.scattered(parts, len(numbers), len(self.items) - 1)
         else:
             rows, sizes, counters = draw_by_clocks(
                 self.spectra, streams, torch.zeros_like(numbers), numbers, given,
                 lambda _: Clock.prepare(sampler.kernel, index=sampler.index), partial(stream, key),
             )  # fmt: skip
-        return Drawn(self.items[rows], sizes, counters | {"rejections": counters["proposals"] - sizes + len(given)})
+        return DrawnSets(self.items[rows], sizes, counters | {"rejections": counters["proposals"] - sizes + len(given)})
 
     def _by_size(
         self, streams: Streams, key: AnyArray, numbers: Tensor, given: Tensor
-    ) -> Iterator[tuple[Tensor, Drawn]]:
+    ) -> Iterator[tuple[Tensor, DrawnSets]]:
         """Yield positions and samples, in groups with the same number of items."""
         context, rng, wanted = self.context(streams), partial(stream, key), self._counts(streams, numbers)
         for count in torch.unique(wanted).tolist():
             if count and self.route == "projection":
-                drawer: Projections | Run = Projections(context, rng, count)
+                drawer: Projections | GroupRun = Projections(context, rng, count)
             else:
-                drawer = Run(context, rng, count, self.planner.schedule(count))
+                drawer = GroupRun(context, rng, count, self.planner.schedule(count))
             for part in torch.split((wanted == count).nonzero()[:, 0], min(MAX_SAMPLES, drawer.fit)):
                 samples, at = drawer.draw(numbers[part]), torch.empty_like(part)
                 at[samples.numbers.argsort()] = part[numbers[part].argsort()]  # samples come in any order
                 rows = torch.cat([samples.rows, given.expand(len(part), -1)], 1)
-                yield at, Drawn(rows, torch.full_like(part, rows.shape[1]), samples.counters)
+                yield at, DrawnSets(rows, torch.full_like(part, rows.shape[1]), samples.counters)
 
     def _counts(self, streams: Streams, numbers: Tensor) -> Tensor:
         """Return the number of items of each sample in addition to the given ones (S,)."""
@@ -155,7 +155,7 @@ class Projections:
         self.context, self.rng, self.wanted = context, rng, wanted
         sampler, device = context.sampler, context.device_rows.device
         key, coords, given = ("eigenvectors in Q", wanted), sampler.kernel.coordinates, sampler.ladder.given
-        spectrum = sampler.ladder.cache.remember(key, lambda: Spectrum.of(coords, given, wanted))
+        spectrum = sampler.ladder.remember(key, lambda: Spectrum.of(coords, given, wanted))
         self.vectors, self.chance, self.heads = (torch.from_numpy(part).to(device) for part in spectrum)
 
     @property

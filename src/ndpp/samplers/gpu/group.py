@@ -40,7 +40,7 @@ from ndpp.samplers.gpu.proposals import (
     first_round,
     round_of_survivors,
 )
-from ndpp.samplers.gpu.states import Coordinates, Sides
+from ndpp.samplers.gpu.states import DiagonalRows, StoredSides
 
 DROPPED_WEIGHT = 1e-10
 """Largest weight of a node that is not used, on entering a circle; they decrease from each to the next."""
@@ -153,9 +153,9 @@ class Group:
         self.table = circle.table_for(S * CHEAP_PROPOSALS * max(1, capacity - n + 1))
         self.alive = torch.ones(S, dtype=torch.bool, device=samples.numbers.device) if alive is None else alive
         self.state = (
-            Sides(circle, samples.basis, n, capacity)
+            StoredSides(circle, samples.basis, n, capacity)
             if diagonal is None or circle.factors is None
-            else Coordinates(circle, diagonal, samples.basis, n, capacity)
+            else DiagonalRows(circle, diagonal, samples.basis, n, capacity)
         )
         self.power = len(context.sampler.given) + samples.wanted  # the coefficient of t^power is needed
         self.log_w = (circle.log_w - self.power * circle.log_t).expand(S, h)
@@ -216,7 +216,7 @@ class Group:
     def _ceiling_factor(self, largest: Tensor, total: Tensor) -> Tensor | None:
         """Return C of the ceiling (S,), where Σ w = ``total``·exp(``largest``); None if it would bound less than the leverage left."""
         state, key, circles = self.state, self.circle.key, self.context.circles
-        if not self.n or not isinstance(state, Coordinates):
+        if not self.n or not isinstance(state, DiagonalRows):
             return None
         if not ceiling_pays(self.samples.basis.shape[2], self.n, self.samples.wanted - self.n):
             return None
@@ -239,7 +239,7 @@ class Group:
         samples, context, rank = self.samples, self.context, self.samples.basis.shape[2]
         left, bounds, judged = samples.wanted - self.n, None, 0
         count = first_round(rank, left)
-        if self.n and isinstance(self.state, Coordinates):
+        if self.n and isinstance(self.state, DiagonalRows):
             typical = math.inf if self.ceiling_factor is None else float(self.ceiling_factor.nanmedian())
             (count, judged), bounds = round_of_survivors(rank, self.n, left, typical), self.bounds
         drawn = accept(
@@ -252,7 +252,7 @@ class Group:
 
     def bounds(self, rows: Tensor, which: Tensor | None) -> Tensor:
         """Return what qᵀMq of proposals (P, c) cannot exceed, for all samples or for those at positions ``which``; not with sides."""
-        assert isinstance(self.state, Coordinates)
+        assert isinstance(self.state, DiagonalRows)
         factor = self.ceiling_factor if self.ceiling_factor is None or which is None else self.ceiling_factor[which]
         return self.state.bounds(rows, factor, self._places(which), self.n)
 

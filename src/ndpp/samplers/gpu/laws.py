@@ -1,8 +1,8 @@
 """Engines of all distributions, thousands of samples side by side: a component, then S = T ∪ R, and for families a pattern of each.
 
-This is how the CPU draws, too (:mod:`ndpp.samplers.laws`). T comes from the engine of a kernel (:mod:`.exact`), or for mixtures with shared
-ties from clocks (:mod:`.clock`) of all components at once; R from hits. Sets of one size are proposed in the same way, tilted towards that
-size, until one has it.
+This is how the CPU draws, too (:mod:`ndpp.samplers.proposer`). T comes from the engine of a kernel (:mod:`.exact`), or for mixtures with
+shared ties from clocks (:mod:`.clock`) of all components at once; R from hits. Sets of one size are proposed in the same way, tilted
+towards that size, until one has it.
 
 The patterns of families are independent of each other, and the random numbers of one are a function of seed, sample and family. Memory of
 mixtures with shared ties: about 32r bytes per item and component for the tables, all components if they fit into a third of the memory, and
@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ndpp._memory import Memory
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp.laws.patterns import Patterns
 from ndpp.laws.shared import SharedTies
@@ -33,12 +34,21 @@ from ndpp.samplers.gpu.kernels.propose import MASK, philox, unit
 from ndpp.samplers.gpu.limits import LimitedEngine
 from ndpp.samplers.gpu.memory import free_memory, rows_of
 from ndpp.samplers.gpu.proposals import Streams, flipped, look_up_cdf
-from ndpp.samplers.gpu.sets import MAX_BATCH, Alone, BatchEngine, Drawn, LawEngine, items_of, look_up_component, union
+from ndpp.samplers.gpu.sets import (
+    MAX_BATCH,
+    AloneTables,
+    BatchEngine,
+    DrawnSets,
+    LawEngine,
+    items_of,
+    look_up_component,
+    union,
+)
 from ndpp.samplers.gpu.spectra import Spectra, n_bytes, of_components
-from ndpp.samplers.laws import LawSampler, Store
-from ndpp.samplers.limited import LimitedSampler
-from ndpp.samplers.limited_ties import TiltedDrawers, limited_ties
-from ndpp.samplers.shared import Begun
+from ndpp.samplers.kernels import ComponentSamplers
+from ndpp.samplers.limited_ties import LimitedDrawers, limited_ties
+from ndpp.samplers.proposer import Proposer
+from ndpp.samplers.shared import TiedDrawers
 from ndpp.samplers.unions import SizedUnion
 
 COMPONENT_KEY = 0x9E3779B97F4A7C15
@@ -57,32 +67,34 @@ def prepare(sampler: Sampler, device: torch.device) -> Engine | None:
     """Return the engine that draws the samples of a prepared sampler on a device; None if there is nothing to draw."""
     if isinstance(sampler, Exact):
         return ExactEngine.prepare(sampler, device)
-    if isinstance(sampler, LimitedSampler):
-        return _limited(sampler, device)
-    assert isinstance(sampler, LawSampler)
-    assert not len(sampler.avoid)  # engines draw from mixtures without the excluded items
-    if not len(sampler.cdf):
+    assert isinstance(sampler, Proposer)
+    if not len(sampler.log_weights):
         return None
-    if isinstance(sampler.store, Begun):
-        return TiedEngine.prepare(sampler, Tilted.of(sampler.store), device)
-    if isinstance(sampler.store, Store):
-        return ComponentEngine.prepare(sampler, device)
-    assert isinstance(sampler.store[0], SizedUnion)
-    return UnionEngine.prepare(sampler, sampler.store[0], device)
+    drawers = sampler.drawers
+    if isinstance(drawers, LimitedDrawers):
+        return _limited(sampler, drawers, device)
+    if isinstance(drawers, ComponentSamplers):
+        parts = ComponentEngine.prepare(sampler, device)
+        return LimitedEngine.prepare(sampler, sampler, parts) if sampler.is_tilted else parts
+    assert sampler.left is None  # engines draw from mixtures without the excluded items
+    if isinstance(drawers, TiedDrawers):
+        return TiedEngine.prepare(sampler, TiltedMixture.of(drawers), device)
+    union = drawers[0]
+    assert isinstance(union, SizedUnion)
+    return UnionEngine.prepare(sampler, union, device)
 
 
-def _limited(sampler: LimitedSampler, device: torch.device) -> LimitedEngine | None:
-    """Return the engine of a sampler under limits; None if all items are given, which leaves nothing to draw."""
-    if isinstance(sampler.store, Store):
-        return LimitedEngine.prepare(sampler, sampler, ComponentEngine.prepare(sampler, device))
-    assert isinstance(sampler.store, TiltedDrawers)
-    ids, mixture, rest = sampler.given, sampler.store.store.mixture, sampler
+def _limited(sampler: Proposer, drawers: LimitedDrawers, device: torch.device) -> LimitedEngine | None:
+    """Return the engine of a mixture with shared ties under limits; None if all items are given, which leaves nothing to draw."""
+    ids, parts, rest = sampler.given, drawers.parts, sampler
+    mixture = parts.mixture
     if mixture.patterns is None and len(ids) == mixture.base.n_rows:
         return None
     if len(ids):  # the engine draws from the mixture given them, under what they leave of the limits
-        rest = limited_ties(mixture.condition(ids), sampler.limits.beside(ids), ids[:0], sampler.store.store.memory)
-    assert isinstance(rest.store, TiltedDrawers)
-    return LimitedEngine.prepare(sampler, rest, TiedEngine.prepare(rest, Tilted.within(rest, rest.store), device))
+        rest = limited_ties(mixture.condition(ids), sampler.limits.beside(ids), ids[:0], Memory(parts.memory.budget))
+        assert isinstance(rest.drawers, LimitedDrawers)
+        drawers = rest.drawers
+    return LimitedEngine.prepare(sampler, rest, TiedEngine.prepare(rest, TiltedMixture.within(rest, drawers), device))
 
 
 @dataclass(eq=False)
@@ -92,28 +104,28 @@ class UnionEngine(LawEngine):
     ``items`` (n + 1,) are those of the support, and the number of all.
     """
 
-    sampler: LawSampler
+    sampler: Proposer
     device: torch.device
     ties: ExactEngine | None
-    alone: Alone
+    alone: AloneTables
     items: Tensor
     size: int | None
 
     @classmethod
-    def prepare(cls, sampler: LawSampler, union: SizedUnion, device: torch.device) -> UnionEngine:
+    def prepare(cls, sampler: Proposer, union: SizedUnion, device: torch.device) -> UnionEngine:
         """Copy the odds of R to the device."""
-        ties, alone = union.ties.engine, Alone.of(union.alone.odds[None], device)
+        ties, alone = union.ties.engine, AloneTables.of(union.alone.odds[None], device)
         assert ties is None or isinstance(ties, ExactEngine)
         return cls(sampler, device, ties, alone, items_of(union.ties.kernel, device), union.size)
 
-    def propose(self, streams: Streams, key: AnyArray, index: Tensor) -> Drawn:
+    def propose(self, streams: Streams, key: AnyArray, index: Tensor) -> DrawnSets:
         """Return a set for each number in the streams."""
         on_cpu = torch.zeros_like(index)
         every = self.items[self.alone.draw(streams, torch.zeros_like(index), index)]
         if self.ties is not None:
             tied = self.ties.drawn(streams, key, index)
             every, on_cpu = torch.cat([tied.ids, every], 1), tied.counters["on_cpu"]
-        return Drawn(*union(every, int(self.items[-1])), {"on_cpu": on_cpu})
+        return DrawnSets(*union(every, int(self.items[-1])), {"on_cpu": on_cpu})
 
 
 @dataclass(eq=False)
@@ -123,40 +135,42 @@ class ComponentEngine(BatchEngine):
     ``cdf`` (C,) are the sums of the weights of the ``components``.
     """
 
-    sampler: LawSampler | LimitedSampler
+    sampler: Proposer
     device: torch.device
     components: IntArray
     cdf: Tensor
     max_samples: int = MAX_BATCH
 
     @classmethod
-    def prepare(cls, sampler: LawSampler | LimitedSampler, device: torch.device) -> ComponentEngine:
+    def prepare(cls, sampler: Proposer, device: torch.device) -> ComponentEngine:
         """Copy the weights to the device."""
         cdf = torch.from_numpy(sampler.cdf).to(device)
         return cls(sampler, device, np.arange(len(cdf)), cdf)
 
-    def drawn(self, streams: Streams, key: AnyArray, numbers: Tensor) -> Drawn:
+    def drawn(self, streams: Streams, key: AnyArray, numbers: Tensor) -> DrawnSets:
         """Draw the samples with these numbers, which are also their numbers in the streams of their components."""
-        which, found = look_up_component(self.cdf, streams, numbers), list[tuple[Tensor, Drawn]]()
+        which, found = look_up_component(self.cdf, streams, numbers), list[tuple[Tensor, DrawnSets]]()
         for c in torch.unique(which).tolist():
             at = (which == c).nonzero()[:, 0]
             found.append((at, self._of_component(c, flipped(key, (c + 1) * COMPONENT_KEY), numbers[at])))
-        return Drawn.scattered(found, len(numbers), self.sampler.kernel.n_items)
+        return DrawnSets.scattered(found, len(numbers), self.sampler.kernel.n_items)
 
     propose = drawn
 
-    def _of_component(self, c: int, key: AnyArray, numbers: Tensor) -> Drawn:
-        sampler: Any = self.sampler.store[c]
+    def _of_component(self, c: int, key: AnyArray, numbers: Tensor) -> DrawnSets:
+        sampler: Any = self.sampler.drawers[c]
         if isinstance(sampler.engine, BatchEngine):
             return sampler.engine.drawn(Streams(key, self.device), key, numbers)
         draws = sampler._collect(sampler.draw_batch(key, numbers.tolist()))
         sizes = numbers.new_tensor(draws.baskets.sizes)
         ids = numbers.new_full((len(sizes), int(sizes.max())), self.sampler.kernel.n_items)
         ids[torch.arange(ids.shape[1], device=self.device) < sizes[:, None]] = numbers.new_tensor(draws.baskets.indices)
-        return Drawn(ids, sizes, {name: numbers.new_tensor(draws.info[name]) for name in ("proposals", "rejections")})
+        return DrawnSets(
+            ids, sizes, {name: numbers.new_tensor(draws.info[name]) for name in ("proposals", "rejections")}
+        )
 
 
-class Tilted(NamedTuple):
+class TiltedMixture(NamedTuple):
     """A mixture given items, its components tilted towards limits c_j(S) ≤ ``room`` (J,) on further items, a wanted size among them.
 
     ``rows`` are the rows of ties, of items or of families, with the odds of their components times e^{θ_c·c_i}, ``theta`` (C, J) and
@@ -172,9 +186,9 @@ class Tilted(NamedTuple):
     weights: FloatArray
 
     @classmethod
-    def of(cls, begun: Begun) -> Tilted:
+    def of(cls, begun: TiedDrawers) -> TiltedMixture:
         """Choose tilts towards the wanted number of items, if there is one."""
-        rest, size = begun.store.mixture.condition(begun.ids), begun.left
+        rest, size = begun.parts.mixture.condition(begun.ids), begun.left
         if size is None:
             n, C = rest.n_items, len(rest.weights)
             return cls(rest, rest.touched, np.zeros((C, 0)), np.zeros((0, n)), np.zeros(0), rest._free_weights)
@@ -186,12 +200,13 @@ class Tilted(NamedTuple):
         return cls(rest, rest.tilted(log_tilt), log_tilt[:, None], ones, np.array([float(size)]), weights)
 
     @classmethod
-    def within(cls, sampler: LimitedSampler, drawers: TiltedDrawers) -> Tilted:
+    def within(cls, sampler: Proposer, drawers: LimitedDrawers) -> TiltedMixture:
         """Return the components as they were tilted for limits; the factors of unfit items are those of one more limit."""
-        tilts, mixture, at = drawers.tilts, drawers.store.mixture, drawers.is_tilted
+        tilts, mixture, at = drawers.tilts, drawers.parts.mixture, drawers.is_tilted
         odds = np.where(at[:, None], tilts.components.odds, mixture.touched.odds)
         rows = TiedMixture(odds, mixture.touched.base, mixture.weights)
-        theta = np.column_stack([sampler.theta, at.astype(np.float64)])
+        assert sampler.left is not None  # it has limits
+        theta = np.column_stack([sampler.left.theta, at.astype(np.float64)])
         weights = np.diff(sampler.cdf, prepend=0.0)
         return cls(
             mixture, rows, theta, np.vstack([tilts.values, tilts.unfit]), np.append(drawers.room, np.inf), weights
@@ -218,7 +233,7 @@ class FamilyItems(NamedTuple):
     members: list[tuple[Tensor, ...]]
 
     @classmethod
-    def of(cls, patterns: Patterns, source: Tilted, components: IntArray, values: Tensor) -> FamilyItems:
+    def of(cls, patterns: Patterns, source: TiltedMixture, components: IntArray, values: Tensor) -> FamilyItems:
         """Copy the odds of states and items to the device."""
         device, some = values.device, []
         for c in components.tolist():
@@ -275,9 +290,9 @@ class TiedEngine(LawEngine):
     families, ``patterns`` draws their items.
     """
 
-    sampler: LawSampler | LimitedSampler
+    sampler: Proposer
     device: torch.device
-    source: Tilted
+    source: TiltedMixture
     q: Tensor
     items: Tensor
     components: IntArray
@@ -287,16 +302,16 @@ class TiedEngine(LawEngine):
     values: Tensor
     room: Tensor
     patterns: FamilyItems | None = None
-    _tables: dict[int, tuple[Spectra, Alone]] = field(default_factory=dict, repr=False)
+    _tables: dict[int, tuple[Spectra, AloneTables]] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def prepare(cls, sampler: LawSampler | LimitedSampler, source: Tilted, device: torch.device) -> TiedEngine:
+    def prepare(cls, sampler: Proposer, source: TiltedMixture, device: torch.device) -> TiedEngine:
         """Copy the rows of the ties to the device."""
         weights, ties, patterns = source.weights, source.rows.base, source.mixture.patterns
         components = np.flatnonzero(weights > UNREACHABLE * weights.sum())
         fit = max(1, free_memory(device) // 3 // n_bytes(ties.n_rows, ties.rank))
         blocks = [slice(start, min(start + fit, len(components))) for start in range(0, len(components), fit)]
-        size = sampler.store.left if isinstance(sampler.store, Begun) else None
+        size = sampler.drawers.left if isinstance(sampler.drawers, TiedDrawers) else None
         cdf, values, room = (
             torch.from_numpy(part).to(device)
             for part in (np.cumsum(weights[components]), np.pad(source.values.T, ((0, 1), (0, 0))), source.room)
@@ -307,32 +322,32 @@ class TiedEngine(LawEngine):
             made.patterns = FamilyItems.of(patterns, source, components, values)
         return made
 
-    def tables(self, block: int) -> tuple[Spectra, Alone]:
+    def tables(self, block: int) -> tuple[Spectra, AloneTables]:
         """Return what draws T and R of a block of components; that of the last one used is kept."""
         if block not in self._tables:
             self._tables.clear()
             rows, which = self.source.rows, self.components[self.blocks[block]]
             odds = rows.tilted_odds(0.0, which)
             spectra = of_components(self.q, torch.from_numpy(rows.core).to(self.device), odds)
-            self._tables[block] = spectra, Alone.of(odds, self.device)
+            self._tables[block] = spectra, AloneTables.of(odds, self.device)
         return self._tables[block]
 
-    def propose(self, streams: Streams, key: AnyArray, index: Tensor) -> Drawn:
+    def propose(self, streams: Streams, key: AnyArray, index: Tensor) -> DrawnSets:
         """Return a set for each number in the streams; those that do not leave room within the limits may be rejected."""
-        which, found = look_up_component(self.cdf, streams, index), list[tuple[Tensor, Drawn]]()
+        which, found = look_up_component(self.cdf, streams, index), list[tuple[Tensor, DrawnSets]]()
         for number, block in enumerate(self.blocks):
             at = ((which >= block.start) & (which < block.stop)).nonzero()[:, 0]
             if len(at):
                 found.append((at, self._of_block(number, streams, key, which[at] - block.start, index[at])))
-        drawn = Drawn.scattered(found, len(index), int(self.items[-1]))
+        drawn = DrawnSets.scattered(found, len(index), int(self.items[-1]))
         if self.patterns is None:
             return drawn
         hopeless = (drawn.sizes < 0) | (drawn.sizes > (self.size if self.size is not None else len(self.items)))
         touched = torch.where(hopeless[:, None], int(self.items[-1]), drawn.ids)
         ids, sizes = self.patterns.draw(streams, index, which, touched)
-        return Drawn(ids, torch.where(hopeless, -1, sizes), drawn.counters)
+        return DrawnSets(ids, torch.where(hopeless, -1, sizes), drawn.counters)
 
-    def _of_block(self, block: int, streams: Streams, key: AnyArray, which: Tensor, index: Tensor) -> Drawn:
+    def _of_block(self, block: int, streams: Streams, key: AnyArray, which: Tensor, index: Tensor) -> DrawnSets:
         """Draw samples of the components ``which`` of a block: R first, and T, which costs most, only if R leaves room."""
         (spectra, alone), components = self.tables(block), self.components[self.blocks[block]]
 
@@ -352,7 +367,7 @@ class TiedEngine(LawEngine):
             both, sizes[some] = union(torch.cat([ties.ids, apart[some]], 1), spectra.n_rows)
             rows = apart.new_full((len(index), both.shape[1]), spectra.n_rows)
             rows[some], on_cpu[some] = both, ties.counters["on_cpu"]
-        return Drawn(self.items[rows], sizes, {"on_cpu": on_cpu})
+        return DrawnSets(self.items[rows], sizes, {"on_cpu": on_cpu})
 
 
 def _by_width(members: list[IntArray]) -> Iterator[tuple[IntArray, IntArray]]:

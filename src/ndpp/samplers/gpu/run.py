@@ -44,7 +44,7 @@ class Task(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class GroupRun:
     """Draws samples of ``wanted`` items. ``rng(i)`` is the CPU's stream of sample i, used if the CPU must finish it."""
 
     context: Context
@@ -144,5 +144,5 @@ class Run:
         samples, nodes = task.samples, self.context.sampler.nodes(self.wanted)
         for i, number in enumerate(samples.numbers.tolist()):
             begun = Unfinished(samples.rows[i, : task.n].cpu().numpy(), 0)
-            samples.finish(i, nodes.finish(self.rng(number), begun))
+            samples.finish(i, nodes.finish(nodes.target, self.rng(number), begun))
         return samples

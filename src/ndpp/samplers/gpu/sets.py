@@ -21,8 +21,7 @@ from ndpp.samplers.base import Draws
 from ndpp.samplers.gpu.kernels.propose import AliasTable, propose, uniforms
 from ndpp.samplers.gpu.proposals import Streams, look_up_cdf
 from ndpp.samplers.gpu.spectra import alias_tables
-from ndpp.samplers.laws import MAX_PROPOSALS, LawSampler
-from ndpp.samplers.limited import LimitedSampler
+from ndpp.samplers.proposer import MAX_PROPOSALS, Proposer, given_up
 
 COMPONENT_STEP, HITS_STEP, ALONE_STEP = 1 << 22, (1 << 22) + 1, (1 << 22) + 2
 """Steps whose random numbers determine the component, the number of hits, and the items hit."""
@@ -33,19 +32,19 @@ MAX_BATCH = 2**17
 DeviceLost: type[Exception] = getattr(torch, "AcceleratorError", torch.cuda.CudaError)
 
 
-class Drawn(NamedTuple):
+class DrawnSets(NamedTuple):
     """Sets (S, w) as items, after them the number of all items; their sizes (S,), −1 if rejected; counters by name, (S,) each."""
 
     ids: Tensor
     sizes: Tensor
     counters: dict[str, Tensor]
 
-    def take(self, at: Tensor) -> Drawn:
+    def take(self, at: Tensor) -> DrawnSets:
         """Return the sets at these positions."""
-        return Drawn(self.ids[at], self.sizes[at], {name: values[at] for name, values in self.counters.items()})
+        return DrawnSets(self.ids[at], self.sizes[at], {name: values[at] for name, values in self.counters.items()})
 
     @classmethod
-    def scattered(cls, parts: Sequence[tuple[Tensor, Drawn]], count: int, fill: int) -> Drawn:
+    def scattered(cls, parts: Sequence[tuple[Tensor, DrawnSets]], count: int, fill: int) -> DrawnSets:
         """Return ``count`` sets, given in parts with the positions of each; counters are those that all parts have."""
         one = parts[0][1]
         ids = one.ids.new_full((count, max(part.ids.shape[1] for _, part in parts)), fill)
@@ -66,7 +65,7 @@ class BatchEngine(ABC):
     max_samples: int
 
     @abstractmethod
-    def drawn(self, streams: Streams, key: AnyArray, numbers: Tensor) -> Drawn:
+    def drawn(self, streams: Streams, key: AnyArray, numbers: Tensor) -> DrawnSets:
         """Draw the samples with these numbers."""
 
     def draws(self, key: AnyArray, first: int, n_samples: int) -> Iterator[Draws]:
@@ -111,7 +110,7 @@ class BatchEngine(ABC):
         info: dict[str, AnyArray] = {name: values.cpu().numpy() for name, values in counters.items()}
         return Draws(baskets, info | {"seconds": np.full(len(numbers), (time.perf_counter() - began) / len(numbers))})
 
-    def _allowed(self, streams: Streams, key: AnyArray, numbers: Tensor) -> Drawn:
+    def _allowed(self, streams: Streams, key: AnyArray, numbers: Tensor) -> DrawnSets:
         """Draw samples, again while they are empty if the distribution leaves out the empty set."""
         found = self.drawn(streams, key, numbers)
         for attempt in range(1, MAX_PROPOSALS):
@@ -122,7 +121,7 @@ class BatchEngine(ABC):
             for name in ("proposals", "rejections"):
                 others.counters[name].add_(found.counters["proposals"][again])
             kept = torch.arange(len(numbers), device=self.device)
-            found = Drawn.scattered([(kept, found), (again, others)], len(numbers), self.sampler.kernel.n_items)
+            found = DrawnSets.scattered([(kept, found), (again, others)], len(numbers), self.sampler.kernel.n_items)
         raise BudgetExceededError(
             f"{MAX_PROPOSALS} sets were drawn for a sample, all of them empty, and the empty set is left out: items are too rare",
             count=MAX_PROPOSALS,
@@ -132,15 +131,15 @@ class BatchEngine(ABC):
 class LawEngine(BatchEngine):
     """Draws from sets that are proposed for many samples at once; ``size`` is the number of items to propose, if not any number."""
 
-    sampler: LawSampler | LimitedSampler
+    sampler: Proposer
     size: int | None
     max_samples: int = MAX_BATCH
 
     @abstractmethod
-    def propose(self, streams: Streams, key: AnyArray, index: Tensor) -> Drawn:
+    def propose(self, streams: Streams, key: AnyArray, index: Tensor) -> DrawnSets:
         """Return a set for each number in the streams, without the given items; the only counter is ``on_cpu``."""
 
-    def drawn(self, streams: Streams, key: AnyArray, numbers: Tensor) -> Drawn:
+    def drawn(self, streams: Streams, key: AnyArray, numbers: Tensor) -> DrawnSets:
         """Draw the samples with these numbers."""
         given = torch.from_numpy(self.sampler.given).to(self.device).expand(len(numbers), -1)
         if self.size is None:
@@ -148,22 +147,18 @@ class LawEngine(BatchEngine):
         else:
             found, attempts = self._of_size(streams, key, numbers, self.size)
         counters = {"proposals": attempts, "rejections": attempts - 1, **found.counters}
-        return Drawn(torch.cat([found.ids, given], 1), found.sizes + given.shape[1], counters)
+        return DrawnSets(torch.cat([found.ids, given], 1), found.sizes + given.shape[1], counters)
 
-    def _of_size(self, streams: Streams, key: AnyArray, numbers: Tensor, size: int) -> tuple[Drawn, Tensor]:
+    def _of_size(self, streams: Streams, key: AnyArray, numbers: Tensor, size: int) -> tuple[DrawnSets, Tensor]:
         """Return for each sample its first proposal of the wanted size, and how many it took."""
 
-        def propose(index: Tensor) -> tuple[Drawn, Tensor]:
+        def propose(index: Tensor) -> tuple[DrawnSets, Tensor]:
             proposed = self.propose(streams, key, index)
             return proposed, torch.eq(proposed.sizes, size)
 
         def check(tried: int) -> None:
             if tried >= MAX_PROPOSALS:
-                raise BudgetExceededError(
-                    f"{tried} sets were proposed for a sample, none of them of the wanted size. Ask for another size, see "
-                    "mixture.size_distribution(), or draw from one component",
-                    count=tried,
-                )
+                raise given_up(tried, within_limits=False)
 
         return first_accepted(numbers, self.max_samples, propose, check, self.sampler.kernel.n_items)
 
@@ -171,17 +166,17 @@ class LawEngine(BatchEngine):
 def first_accepted(
     numbers: Tensor,
     at_once: int,
-    propose: Callable[[Tensor], tuple[Drawn, Tensor]],
+    propose: Callable[[Tensor], tuple[DrawnSets, Tensor]],
     check: Callable[[int], None],
     n_items: int,
-) -> tuple[Drawn, Tensor]:
+) -> tuple[DrawnSets, Tensor]:
     """Return for each sample its first proposal that is accepted, and how many it took; ``at_once`` is how many are made together.
 
     ``propose(index)`` returns sets for numbers in the streams, and which of them are accepted; ``check(tried)`` raises if so many proposals
     for one sample are too many.
     """
     pending, attempts = torch.arange(len(numbers), device=numbers.device), torch.zeros_like(numbers)
-    found, tried = list[tuple[Tensor, Drawn]](), 0
+    found, tried = list[tuple[Tensor, DrawnSets]](), 0
     while len(pending):
         check(tried)
         # Once few samples are left, each makes many proposals at once. Its first success counts, however many are made.
@@ -194,7 +189,7 @@ def first_accepted(
         at = (torch.arange(len(pending), device=numbers.device) * n_each + place)[done]
         found.append((pending[done], proposed.take(at)))
         pending, tried = pending[~done], tried + n_each
-    return Drawn.scattered(found, len(numbers), n_items), attempts
+    return DrawnSets.scattered(found, len(numbers), n_items), attempts
 
 
 def look_up_component(cdf: Tensor, streams: Streams, index: Tensor) -> Tensor:
@@ -207,14 +202,14 @@ def items_of(kernel: LowRankKernel, device: torch.device) -> Tensor:
     return torch.from_numpy(np.append(kernel.catalogue_ids(np.arange(kernel.n_rows)), kernel.n_items)).to(device)
 
 
-class Alone(NamedTuple):
+class AloneTables(NamedTuple):
     """R of C components: :class:`ndpp.samplers.unions.Alone` for many samples. P(N ≤ k) of the number of hits (C, m), and what they hit."""
 
     cdf: Tensor
     table: AliasTable
 
     @classmethod
-    def of(cls, odds: FloatArray, device: torch.device) -> Alone:
+    def of(cls, odds: FloatArray, device: torch.device) -> AloneTables:
         """Tabulate the hits of items with these odds (C, n): Poisson(log(1 + o)) of each."""
         rates = np.log1p(odds)
         mean = rates.sum(axis=1)

@@ -1,6 +1,6 @@
 """The items of samples at the nodes of a circle, in one of two forms with the same operations.
 
-:class:`Sides` are U_j = Z_j q̂ᵀ and V_j = q̂ Z_j, for any kernel; they are most of a sample's memory. :class:`Coordinates` are rows in
+:class:`StoredSides` are U_j = Z_j q̂ᵀ and V_j = q̂ Z_j, for any kernel; they are most of a sample's memory. :class:`DiagonalRows` are rows in
 coordinates in which all Z_j are diagonal (:mod:`.diagonal`). A product with Z_j costs O(r) there, so samples need not store their sides,
 and only proposals that pass cheaper bounds are judged at all nodes. Each form is faster where it is used (``docs/gpu-internals.md``).
 """
@@ -19,7 +19,7 @@ from ndpp.samplers.gpu.kernels.nodes import node_forms, node_products, node_rows
 from ndpp.samplers.gpu.kernels.runtime import even, pairs, parts, tight
 
 
-class Sides:
+class StoredSides:
     """U, V, G⁻¹ and VU of samples with basis q̂ (S, wanted, r), of which the first n rows exist, and space for ``capacity`` items."""
 
     def __init__(self, circle: DeviceCircle, basis: Tensor, n: int, capacity: int) -> None:
@@ -86,7 +86,7 @@ class Sides:
         return torch.bmm(factors.view(S, -1, n).mT, sides).abs().amax((1, 2))
 
 
-class Coordinates:
+class DiagonalRows:
     """r and l of the items, and G⁻¹, of samples with basis q̂ (S, wanted, r), whose first n rows exist; space for ``capacity`` items."""
 
     def __init__(self, circle: DeviceCircle, diagonal: Diagonal, basis: Tensor, n: int, capacity: int) -> None:

@@ -58,10 +58,10 @@ class DirectUp:
         if Q is None:
             return PreparedDirectUp(kernel, index, B, None)
         left = Q @ B
-        return PreparedDirectUp(kernel, index, B, Factors(Q, left, Q @ B.T, np.einsum("ij,ij->i", left, Q)))
+        return PreparedDirectUp(kernel, index, B, PairFactors(Q, left, Q @ B.T, np.einsum("ij,ij->i", left, Q)))
 
 
-class Factors(NamedTuple):
+class PairFactors(NamedTuple):
     """q_a, q_aᵀB, q_aᵀBᵀ and q_aᵀBq_a of every item."""
 
     Q: FloatArray
@@ -108,7 +108,7 @@ class PreparedDirectUp:
     kernel: LowRankKernel
     index: LeverageTable
     B: FloatArray
-    factors: Factors | None
+    factors: PairFactors | None
 
     def pair(self, rng: np.random.Generator, kept_rows: IntArray) -> tuple[IntArray, dict[str, float]]:
         """Draw a pair that completes the rows kept, in ascending order, and return it with counters.
@@ -204,7 +204,7 @@ def second_form(given: Given, chosen: Chosen) -> FloatArray:
     return (chosen.p * given.inner - np.outer(chosen.columns[:, -2], chosen.columns[:, -1])) / chosen.total
 
 
-def first_probabilities(factors: Factors, given: Given, rows: IntArray) -> FloatArray:
+def first_probabilities(factors: PairFactors, given: Given, rows: IntArray) -> FloatArray:
     """Return q_aᵀMq_a of these rows, M being the first form, without forming M. O(kr) each."""
     q = factors.Q[rows]
     before = factors.left[rows] - (q @ given.G) @ given.X  # qᵀB^A
@@ -213,7 +213,7 @@ def first_probabilities(factors: Factors, given: Given, rows: IntArray) -> Float
     return np.asarray(values * (2 / given.pairs))
 
 
-def second_probabilities(factors: Factors, given: Given, chosen: Chosen, rows: IntArray) -> FloatArray:
+def second_probabilities(factors: PairFactors, given: Given, chosen: Chosen, rows: IntArray) -> FloatArray:
     """Return q_bᵀMq_b of these rows, M being the second form, without forming M. O(kr) each."""
     k, parts = len(given.F), factors.Q[rows] @ chosen.columns
     own = factors.diagonal[rows] - np.einsum("ij,ij->i", parts[:, :k], parts[:, k : 2 * k])  # qᵀB^Aq

@@ -40,7 +40,7 @@ from ndpp.linalg.scaling import EPS, unit_of
 from ndpp.linalg.schur import MAX_LOSS
 from ndpp.linalg.skew import skew_part, symmetric_part, youla
 from ndpp.samplers.exact.rows import Rows, suited, take
-from ndpp.samplers.exact.spectral import Drawn, draw_projection
+from ndpp.samplers.exact.spectral import ProjectedItems, draw_projection
 from ndpp.samplers.rejection import RATIO_TOLERANCE
 from ndpp.samplers.walk.up import no_pair, safe_form
 from ndpp.samplers.walk.up_direct import condition
@@ -145,7 +145,7 @@ class PreparedRejectionUp:
         Q = self.kernel.coordinates.Q
         rows: Rows = self.kernel if Q is None else Q
         found = suited(rows, _propose)(seed, self.index.arrays, rows, *step[:4], most)
-        drawn, proposals, ratio = Drawn(*found[:4]), found[4], found[5]
+        drawn, proposals, ratio = ProjectedItems(*found[:4]), found[4], found[5]
         drawn.check(self.index)
         clip_probabilities(np.array([ratio]), ACCEPTANCE, tolerance=RATIO_TOLERANCE)
         return (drawn.items if proposals <= most else None), proposals
@@ -201,7 +201,7 @@ def _propose(
     cdf: FloatArray,
     most: int,
 ) -> tuple[IntArray, int, int, float, int, float]:
-    """Return the fields of :class:`Drawn` of the last pair, its number (``most`` + 1 if all were rejected), and its acceptance."""
+    """Return the fields of :class:`ProjectedItems` of the last pair, its number (``most`` + 1 if all were rejected), and its acceptance."""
     factors, q, number = np.ones(1), np.empty((2, len(columns))), most + 1
     for proposals in range(1, most + 1):
         V = choose_plane(columns, gram, cdf, uniform(seed), uniform(seed))

@@ -1,0 +1,136 @@
+"""What laws and samplers keep for the next call, within a budget of bytes."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable
+from functools import partial
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+
+ENTRY_BYTES = 300
+"""Bytes that a value takes in addition to its arrays: its key, and its places in two dictionaries."""
+MEASURED_EVERY = 64
+"""Number of uses after which values that grow are measured again."""
+
+Value = TypeVar("Value")
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Counted(Protocol):
+    """Something that says how many bytes it keeps alive."""
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of its arrays, without those that others keep alive and count."""
+
+
+def n_bytes_of(value: object) -> int:
+    """Return the bytes of an array, of a tuple of arrays at any depth, or of what says so by ``n_bytes``; 0 for anything else."""
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    own: int | None = getattr(value, "n_bytes", None)
+    if own is not None:
+        return own
+    return sum(map(n_bytes_of, value)) if isinstance(value, tuple) else 0
+
+
+class Memory:
+    """Values that depend on their keys alone, so that what is kept changes times and never results. Threads may share it.
+
+    The values used last are kept, at most ``budget`` bytes of them, but always the last one. Values that say ``grows = True`` are measured
+    again when another is made, and after some uses. A memory may be a value of another. What is kept for a law must not refer to it, so
+    that the law is freed with its last user.
+
+    Parameters
+    ----------
+    budget : int
+        Maximum number of bytes.
+    beside : Counted, optional
+        Counts as well, and is always kept.
+
+    Examples
+    --------
+    >>> memory = Memory(10_000)
+    >>> memory.remember("zeros", lambda: np.zeros(1000)) is memory.remember("zeros", lambda: np.zeros(1000))
+    True
+    >>> memory.remember("ones", lambda: np.ones(1000)).sum(), "zeros" in memory  # both would be too much
+    (np.float64(1000.0), False)
+    """
+
+    grows: ClassVar[bool] = True
+
+    def __init__(self, budget: int, beside: Counted | None = None) -> None:
+        self.budget, self.beside = budget, beside
+        self._lock = threading.Lock()
+        self._clear()
+
+    def __reduce__(self) -> tuple[type[Memory], tuple[int, Counted | None]]:
+        return Memory, (self.budget, self.beside)
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._kept
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def _clear(self) -> None:
+        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
+        self._sizes: dict[Hashable, int] = {}
+        self._total, self._uses, self._changed = 0, 0, set[Hashable]()
+
+    def within(self, budget: int) -> Memory:
+        """Return the memory with this budget. If it had another, it forgets everything, as values may depend on it."""
+        with self._lock:
+            if budget != self.budget:
+                self._clear()
+                self.budget = budget
+        return self
+
+    def remember(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """Return the value of ``key``, computed by ``make`` if there is none."""
+        with self._lock:
+            if found := key in self._kept:
+                self._kept.move_to_end(key)
+                self._uses += 1
+                value: Value = self._kept[key]
+                if self._uses < MEASURED_EVERY:
+                    return value
+        if not found:
+            value = make()
+        with self._lock:
+            if not found:
+                self._kept[key] = value
+                self._kept.move_to_end(key)
+                self._changed.add(key)
+            self._trim()
+        return value
+
+    def remember_many(self, keys: list[Key], make: Callable[[list[Key]], Iterable[Value]]) -> list[Value]:
+        """Return the values of different keys, those that are missing computed together."""
+        with self._lock:
+            found: dict[Key, Value] = {key: self._kept[key] for key in keys if key in self._kept}
+        missing = [key for key in keys if key not in found]
+        found.update(zip(missing, make(missing) if missing else ()))
+        return [self.remember(key, partial(found.__getitem__, key)) for key in keys]
+
+    def _trim(self) -> None:
+        """Count the bytes of the values that were made since, and of those that grow; forget what is too much."""
+        for key in self._changed:
+            before, self._sizes[key] = self._sizes.get(key, 0), ENTRY_BYTES + n_bytes_of(self._kept[key])
+            self._total += self._sizes[key] - before
+        self._changed = {key for key in self._changed if getattr(self._kept[key], "grows", False)}
+        self._uses, budget = 0, self.budget - n_bytes_of(self.beside)
+        while len(self._kept) > 1 and self._total > budget:
+            gone = self._kept.popitem(last=False)[0]
+            self._total -= self._sizes.pop(gone)
+            self._changed.discard(gone)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of all values, and of what is beside them."""
+        with self._lock:
+            self._trim()
+            return self._total + n_bytes_of(self.beside)

@@ -1,0 +1,169 @@
+"""Samplers of kernels, and of mixtures of any laws component by component.
+
+Kernels without a background are drawn from by :class:`~ndpp.samplers.Exact` itself, others as S = T ∪ R (:mod:`.unions`). What draws from a
+component of a mixture is prepared when it is first needed; those used last stay in memory.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ndpp._memory import Memory, n_bytes_of
+from ndpp._types import FloatArray, IntArray
+from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.law import Law
+from ndpp.laws.precision import check_given
+from ndpp.samplers.base import Sampler, with_engine
+from ndpp.samplers.exact import Exact
+from ndpp.samplers.item_by_item import ItemByItem
+from ndpp.samplers.proposer import Asked, Proposer, all_given, check_expected, of_component
+from ndpp.samplers.shared import prepare_ties
+from ndpp.samplers.unions import Proposal, kernel_bytes, propose_from
+
+
+def prepare_free(law: Law, asked: Asked) -> Sampler:
+    """Prepare the sampler of a law without limits."""
+    if law._as_ties is not None:
+        return prepare_ties(law._as_ties, asked)
+    return _mixture(law, asked) if law.as_kernel is None else _kernel(law.as_kernel, asked)
+
+
+@dataclass(frozen=True, eq=False)
+class KernelPlan:
+    """What draws from a kernel with a background given items that come by themselves, the mean number of proposals, bytes of kernels."""
+
+    given: IntArray
+    proposal: Proposal
+    expected: float
+    n_kernel: int
+    grows: ClassVar[bool] = True
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of all that is kept."""
+        return self.proposal.n_bytes + self.n_kernel
+
+    @property
+    def route(self) -> str:
+        """How T, the part of a sample that costs most, is drawn."""
+        return self.proposal.ties.route
+
+    def __getitem__(self, c: int) -> Proposal:
+        return self.proposal
+
+
+def _kernel(kernel: LowRankKernel, asked: Asked) -> Sampler:
+    """Prepare a kernel; refuse sets of a size that would take more than ``MAX_EXPECTED`` proposals on average."""
+    if kernel.background is None:
+        return _plain(kernel, asked)
+    narrowed, size = kernel.exclude(asked.exclude), asked.size
+    ids = narrowed.catalogue_ids(narrowed.rows_of(asked.given, "given"))
+
+    def propose() -> KernelPlan | None:
+        rest, tied = narrowed.given_alone(ids)
+        if rest is None:
+            return None
+        alone = np.setdiff1d(ids, tied)
+        left = None if size is None else size - len(alone)
+        proposal = propose_from(rest, tied, left, asked.memory.budget, asked.device)
+        expected = float(np.exp(proposal.log_mass - rest.log_mass(tied, left)))
+        return KernelPlan(alone, proposal, expected, kernel_bytes(proposal.ties.kernel, kernel))
+
+    if size is not None:
+        check_given(size, len(ids))
+    found = asked.memory.remember(("proposal", *asked.key), propose)
+    if found is None:
+        return all_given(kernel, ids, size)
+    check_expected(found.expected)
+    made = Proposer(kernel, found.given, np.zeros(1), found, expected_proposals=found.expected)
+    return with_engine(made, asked.device)
+
+
+@dataclass(frozen=True, eq=False)
+class AnySet:
+    """The sampler of all sets of a kernel without a background, which those with given items share most with; bytes of its kernel."""
+
+    sampler: Exact
+    n_kernel: int
+    grows: ClassVar[bool] = True
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of all that is kept."""
+        return n_bytes_of((self.sampler, self.sampler.ladder.memory)) + self.n_kernel
+
+
+def _plain(kernel: LowRankKernel, asked: Asked) -> Sampler:
+    """Prepare a kernel without a background. What does not depend on the given items is prepared once."""
+    if asked.device is not None:
+        return Exact.prepare(kernel, **asked._asdict() | {"memory": asked.memory.budget})
+    key = "any set", kernel.nonempty, np.sort(asked.exclude).tobytes()
+
+    def any_set() -> AnySet:
+        # What the kernel's memory keeps must not refer to it; a copy shares everything but the memory.
+        made = Exact.prepare(copy.copy(kernel), exclude=asked.exclude, memory=asked.memory.budget)
+        return AnySet(made, kernel_bytes(made.kernel, kernel))
+
+    def complete() -> Exact:
+        return asked.memory.remember(key, any_set).sampler.to_complete(asked.given, asked.size)
+
+    found = asked.memory.remember((*key, *asked.key), complete)
+    asked.memory.remember(key, any_set)  # used last, as all of these samplers refer to it
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class ComponentSamplers:
+    """The samplers of the components of any mixture, which reject nothing; those used last are kept."""
+
+    laws: Sequence[Law]
+    asked: Asked
+
+    def __getitem__(self, c: int) -> Sampler:
+        asked = of_component(self.asked, c)
+        return asked.memory.remember(("sampler", *asked.key), lambda: prepare_free(self.laws[c], asked))
+
+
+@dataclass(frozen=True, eq=False)
+class WithoutItems:
+    """A law without excluded items, and what draws from it."""
+
+    law: Law
+    memory: Memory
+    grows: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, law: Law, asked: Asked) -> WithoutItems:
+        """Take items out."""
+        return cls(law.exclude(asked.exclude), Memory(asked.memory.budget))
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of both."""
+        kernels = (part.as_kernel for part in self.law._plain_components)
+        return self.memory.n_bytes + sum(kernel_bytes(kernel) for kernel in kernels if kernel is not None)
+
+
+def _mixture(law: Law, asked: Asked) -> Sampler:
+    """Prepare a mixture of any laws, whose components draw what is asked for and reject nothing, or a law without components."""
+    free = law.with_empty()
+    if free._plain_components[0] is free:  # it has no other components, and offers probabilities alone
+        return ItemByItem.prepare(law, size=asked.size, given=asked.given, exclude=asked.exclude)
+    ids, rest = asked.given, law
+    if len(asked.exclude):
+        key = "without", law.nonempty, law.weights.tobytes(), np.sort(asked.exclude).tobytes()
+        found = asked.memory.remember(key, lambda: WithoutItems.of(law, asked))
+        rest, asked = found.law, asked._replace(exclude=ids[:0], memory=found.memory)
+
+    def weigh() -> FloatArray:
+        rest.responsibilities(ids, size=asked.size)  # raises if there is no such set
+        return np.asarray(rest._log_weights + rest._log_started(ids, asked.size))
+
+    log_weights = asked.memory.remember(("weights", rest.nonempty, rest.weights.tobytes(), *asked.key), weigh)
+    drawers = ComponentSamplers(rest._plain_components, asked)
+    return with_engine(Proposer(law, ids[:0], log_weights, drawers), asked.device)
