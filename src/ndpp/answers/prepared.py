@@ -19,7 +19,7 @@ from ndpp.answers.search import LabelIndex
 from ndpp.answers.table import ItemTable
 from ndpp.customers import Customers
 from ndpp.errors import InvalidInputError
-from ndpp.laws.ask import Ask, Conditions, Factors, Person
+from ndpp.laws.ask import Ask, Conditions, Factors, Whose
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit
 from ndpp.samplers import Sampler
@@ -49,7 +49,7 @@ class once(cached_property[T]):
             return found
 
 
-class NamedPerson(Person, Protocol):
+class NamedPerson(Whose, Protocol):
     """A customer whom caches know."""
 
     @property

@@ -131,7 +131,7 @@ def context_of(at: Sequence[str] | None) -> dict[str, str]:
 
 def load_kernel(path: Path, why: str) -> LowRankKernel:
     """Return the kernel of a model file; ``why`` says why a mixture will not do."""
-    kernel = load_model(path).as_kernel
+    kernel: LowRankKernel | None = load_model(path).as_kernel
     if kernel is None:
         raise ModelFileError(f"{str(path)!r} holds a mixture; {why}. `ndpp fit --model ndpp` learns a single kernel")
     return kernel
