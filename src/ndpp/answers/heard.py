@@ -57,7 +57,7 @@ class Heard(NamedTuple):
         customer: str | int | None = None,
         history: Sequence[Names] | None = None,
     ) -> Heard:
-        """Return what is said (:class:`~ndpp.answers.conditions.Said`), checked."""
+        """Return what is said (``ndpp.answers.conditions.Said``), checked."""
         own = Prepared.of(model)
         skipped: list[Item] | None = [] if check_choice(unknown, "unknown", ("error", "skip")) == "skip" else None
         given, person = own.ids(basket, skipped=skipped), NamedCustomer.of(own, customer, history, skipped)

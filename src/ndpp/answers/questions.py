@@ -48,7 +48,7 @@ def recommend(
     """Return the best items for a basket; with ``why``, what each score owes to what.
 
     ``n``, ``ranking``, ``damping``, ``support`` and ``per_category`` are those of :func:`ndpp.recommend`; what else is ``said`` are
-    conditions (:class:`~ndpp.answers.conditions.Said`). Candidates, exclusions and limits say what may be listed; context, mission and
+    conditions (``ndpp.answers.conditions.Said``). Candidates, exclusions and limits say what may be listed; context, mission and
     boost change the law. For a ``customer``, or one with this ``history``, the answer is that of :class:`ndpp.Customers`.
 
     Examples
@@ -266,7 +266,7 @@ def complete(
 ) -> r.Completed:
     """Return ``n`` exact samples that contain the basket, those of ``law.sample(n, given=basket, size=size, rng=seed, …)``.
 
-    What is ``said`` are conditions (:class:`~ndpp.answers.conditions.Said`).
+    What is ``said`` are conditions (``ndpp.answers.conditions.Said``).
     """
     heard = Heard.of(model, basket, **said)
     seed = secrets.randbelow(2**32) if seed is None else seed

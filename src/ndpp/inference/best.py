@@ -82,7 +82,7 @@ def best_set(  # type: ignore[misc]
     rng : anything ``numpy.random.default_rng`` takes
         For the samples.
     **conditions
-        ``exclude``, ``boost``, ``context``, ``mission`` and ``customer``, as in :meth:`Law.ask`.
+        ``exclude``, ``boost``, ``context``, ``mission`` and ``customer``, as in ``law.ask``.
 
     Returns
     -------

@@ -68,7 +68,7 @@ def greedy_map(  # type: ignore[misc]
         Limits that the set keeps, given items included: each time the best item is added with which they can still be kept. Items come
         one at a time.
     **conditions
-        ``exclude``, ``boost``, ``context``, ``mission`` and ``customer``, as in :meth:`Law.ask`.
+        ``exclude``, ``boost``, ``context``, ``mission`` and ``customer``, as in ``law.ask``.
 
     Raises
     ------

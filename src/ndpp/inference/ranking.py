@@ -229,7 +229,7 @@ def recommend(  # type: ignore[misc]
     limits : Limit or sequence of Limit
         Upper limits that the basket and all recommendations together keep: the best item that fits, and so on.
     **conditions
-        What else is known or wanted, as in :meth:`Law.ask`: ``boost``, ``context``, ``mission``, ``customer``, and the ``size`` of the
+        What else is known or wanted, as in ``law.ask``: ``boost``, ``context``, ``mission``, ``customer``, and the ``size`` of the
         whole basket.
 
     Examples

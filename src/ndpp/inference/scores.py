@@ -28,7 +28,7 @@ def next_item_scores(kernel: object, basket: Items | Baskets, **conditions: Unpa
     distinct item in them, but for baskets of which L_J is close to singular.
 
     Items of the basket, and items the kernel excludes, score 0. O(n r²). A distribution that leaves out the empty set scores that as if it
-    did not: P(i) of single items, in units in which the empty set has a probability. Other conditions are those of :meth:`Law.ask`.
+    did not: P(i) of single items, in units in which the empty set has a probability. Other conditions are those of ``law.ask``.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def continuation_scores(law: object, basket: Items | Baskets, **conditions: Unpa
     Items of the basket score 0. For what completes a basket that lacks one item, see :func:`next_item_scores`. :class:`~ndpp.Baskets` are
     scored together, for an array of shape (len(baskets), n_items): kernels do so in stacked products, and mixtures with shared ties
     component by component (``ndpp.laws.begun``), with an error of at most 1e-12 for components that are left out. For the best items only,
-    :func:`recommend` is several times as fast. Other conditions, as the ``size`` of the whole basket, are those of :meth:`Law.ask`.
+    :func:`recommend` is several times as fast. Other conditions, as the ``size`` of the whole basket, are those of ``law.ask``.
 
     Examples
     --------

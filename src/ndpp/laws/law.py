@@ -659,7 +659,7 @@ class Law(Moments, Changes, ABC):
     # -- under conditions ----------------------------------------------------------------------------------------------------
 
     def ask(self, **conditions: Unpack[Conditions]) -> Ask:
-        """Return what is asked about sets of this law, checked: :class:`~ndpp.laws.ask.Conditions` says what can be.
+        """Return what is asked about sets of this law, checked: ``ndpp.laws.ask.Conditions`` says what can be.
 
         Examples
         --------
@@ -914,7 +914,7 @@ class Law(Moments, Changes, ABC):
         component : int or str, optional
             Another word for ``mission``.
         **conditions
-            Which sets to draw (:class:`~ndpp.laws.ask.Conditions`): their ``size``, ``given`` items included; items that are ``given`` and
+            Which sets to draw (``ndpp.laws.ask.Conditions``): their ``size``, ``given`` items included; items that are ``given`` and
             items to ``exclude``, by id or label; the only ``candidates``; ``limits`` on counts of items or totals of prices, exact as well
             (``docs/limits``); a ``boost`` of the odds of items; the ``context``; the ``mission``; the ``customer``.
 

@@ -206,7 +206,7 @@ def update(
         As for the estimators.
     **settings
         How old orders fade (``old_weight``, ``half_life``), how items enter and leave (``least_orders``, ``like``, ``drop``,
-        ``drop_after``), and how the law is trained (``max_epochs``, ``learning_rate``): see :class:`UpdateSettings`.
+        ``drop_after``), and how the law is trained (``max_epochs``, ``learning_rate``): see ``UpdateSettings``.
 
     Returns
     -------

@@ -129,7 +129,7 @@ class Sampler(ABC):
 
     kernel: Any
     engine: Engine | None = None
-    """Draws on a GPU (``ndpp.samplers.gpu``); without one, :class:`Workers` do."""
+    """Draws on a GPU (``ndpp.samplers.gpu``); without one, ``Workers`` do."""
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> Draw:
