@@ -208,7 +208,7 @@ run.run(run.Settings({str(model)!r}, port=0, seconds=0.5))
 
 def test_the_first_request_finds_everything_compiled(monkeypatch):
     monkeypatch.setattr("ndpp.serve.model.WARM_SECONDS", HANG_SECONDS)
-    monkeypatch.setattr("ndpp._compiled.STEPS", 0)  # nothing is left to Python, and compiled later
+    monkeypatch.setattr("ndpp._compiled.INTERPRETED_STEPS", 0)  # nothing is left to Python, and compiled later
     served, compiled = Served(make_kernel(60, 8, rng=0), "kernel"), []
     with monkeypatch.context() as patched:
         patched.setattr("numba.core.dispatcher.Dispatcher.compile", lambda function, _: compiled.append(function))
