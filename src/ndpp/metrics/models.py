@@ -111,7 +111,8 @@ def independent_margins(kernel: Law) -> IndependentItems:
 
     Examples
     --------
-    >>> independent_margins(LowRankKernel(np.eye(2), [[0.0, 1.0], [-1.0, 0.0]])).probabilities
+    >>> import ndpp
+    >>> independent_margins(ndpp.LowRankKernel(np.eye(2), [[0.0, 1.0], [-1.0, 0.0]])).probabilities
     array([0.5, 0.5])
     """
     return IndependentItems(np.clip(kernel.inclusion_probabilities(), 1e-12, 1 - 1e-12))
