@@ -19,7 +19,7 @@ import ndpp
 import only_posix
 from command import ENVIRONMENT, ONE_EPOCH, Done, end, pausing, run, spawn
 from ndpp.cli import fit
-from ndpp.cli.fit import Settings
+from ndpp.cli.fit import FitSettings
 
 pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
 from ndpp.learning.fitting import ESTIMATORS
@@ -218,7 +218,7 @@ ELSEWHERE = {"rank", "n_missions", "random_state", "device", "checkpoint", "prog
 
 def test_every_parameter_has_an_option():
     parameters = {name for model in ESTIMATORS.values() for name in model().get_params()}
-    assert parameters - ELSEWHERE == {field.name for field in fields(Settings)}
+    assert parameters - ELSEWHERE == {field.name for field in fields(FitSettings)}
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from ndpp.baskets.baskets import Baskets
-from ndpp.baskets.files import format_of, name_of, read_table
+from ndpp.baskets.files import name_of, read_table
 from ndpp.baskets.frames import PathOrFile
-from ndpp.baskets.labels import MISSING, Rules, encode, many
-from ndpp.baskets.lines import Column, MissingColumnError
+from ndpp.baskets.labels import MISSING, Rules, encode, many, word_of
+from ndpp.baskets.lines import Column, Columns
 from ndpp.errors import DataWarning, InvalidInputError, UnknownItemError, UnknownLabelError
 
 
@@ -22,17 +22,18 @@ def read_groups(
 
     Without ``labels`` the table names items by ids. It may hold products that are not in the catalogue.
     """
-    named = {"labels": labels, "as_labels": True} if labels is not None else {"n_items": n_items, "as_labels": False}
-    kind = format_of(source, None)
+    columns = Columns(column, "item")
+    advice = f"The file needs the columns 'item' and '{column}'"
+    table = read_table(source, encoding, needed=columns, also=(), advice=advice)
+    empty = next((row for row, word in enumerate(table.columns[column]) if not word_of(word)), None)
+    if empty is not None:
+        got = {name: table.columns[name][empty] for name in ("item", column)}
+        problem = f"{table.place(empty)}: expected values for the columns 'item' and {column!r}; got {got}"
+        raise InvalidInputError(problem, advice="Fill in or drop this line.")
+    rules = Rules.of(labels, n_items=None if labels else n_items, as_labels=labels is not None, unknown="skip")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
-        try:
-            found = Baskets.read(
-                source, format="csv" if kind == "text" else kind, basket=column, unknown="skip", encoding=encoding, **named
-            )  # fmt: skip
-        except MissingColumnError as error:
-            error.advice = f"The file needs the columns 'item' and '{column}'"
-            raise
+        found = Baskets._trusted(*table.long(columns, rules).arrays(rules))
     twice = np.flatnonzero(np.bincount(found.indices, minlength=n_items) > 1)
     if len(twice):
         name = int(twice[0]) if labels is None else labels[twice[0]]
