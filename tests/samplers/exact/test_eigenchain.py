@@ -311,10 +311,10 @@ def test_sizes_beyond_half_the_rank_are_left_to_node_matrices():
 
 def test_a_spent_budget_is_an_error():
     sampler = Exact.prepare(GENERIC.kernel, size=3)
-    short = dataclasses.replace(sampler, index=dataclasses.replace(sampler.index, budget=1))
-    assert ring_of(short) is not None
+    sampler.ladder.parts.table = dataclasses.replace(sampler.index, budget=1)
+    assert ring_of(sampler) is not None
     with pytest.raises(BudgetExceededError, match="1 items were proposed by their leverage and rejected") as caught:
-        short.sample(200, rng=0)
+        sampler.sample(200, rng=0)
     assert caught.value.count == 1
 
 

@@ -35,9 +35,9 @@ def test_what_is_wrong_is_reported():
         with pytest.raises((PrecisionError, ZeroProbabilityError), match=message):
             nodes.complete(rng, wrong)
     single = Exact.prepare(case.kernel, size=1)
-    short = replace(single, index=replace(single.index, budget=1))
+    single.ladder.parts.table = replace(single.index, budget=1)
     with pytest.raises(BudgetExceededError, match="1 items were proposed by their leverage and rejected") as caught:
-        short.sample(200, rng=0)
+        single.sample(200, rng=0)
     assert caught.value.count == 1
 
 

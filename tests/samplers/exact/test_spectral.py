@@ -335,7 +335,8 @@ def test_sizes_that_are_certain():
 def test_a_budget_that_is_used_up_is_told():
     """One item of rank 20 takes twenty proposals on average; a budget counts whole blocks of them."""
     kernel = LowRankKernel(np.random.default_rng(22).standard_normal((200, 20)), np.eye(20))
-    sampler = dataclasses.replace(Exact.prepare(kernel, size=1), index=LeverageTable.prepare(kernel, budget=1))
+    sampler = Exact.prepare(kernel, size=1)
+    sampler.ladder.parts.table = LeverageTable.prepare(kernel, budget=1)
     with pytest.raises(BudgetExceededError, match="proposed by their leverage and rejected; 20 proposals") as caught:
         sampler.sample(100, rng=0)
     assert caught.value.count == spectral.BLOCK
