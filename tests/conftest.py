@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 import goodness
 from ndpp.errors import MissingExtraError
 
-pytest.register_assert_rewrite("contract", "law_verbs")
+pytest.register_assert_rewrite("contract", "law_questions", "law_verbs")
 
 # Examples that depend on the test alone, like every other seed of the suite; `make fuzz` looks for new ones.
 settings.register_profile(

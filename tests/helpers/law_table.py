@@ -4,29 +4,24 @@ A :class:`Truth` is P(c) and P(S | c) of all components c and sets S of a small 
 without any code of the library: they are doubles, hence rational numbers, and so are all minors and sums over states
 (:func:`oracles.exact_law`). Only then it is rounded, and since conditionals and marginals only add and divide positive numbers,
 every entry keeps a relative error of about 1e-15, however small it is.
-
-Left out, since the laws of today answer them wrongly without saying so: rows and directions of X over more than six orders of
-magnitude in backgrounds, tied mixtures and families, and odds of families beyond 1e±3 with ``size=``. Kernels with columns of X
-that W does not use are left out of the symmetric ones, too: with them, items that never occur were recommended by lift, ``max_size`` was
-too large, impossible sizes and items were not refused, and ``log_probs`` raised a PrecisionError.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, cached_property
 from itertools import product
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.linalg import block_diag
 
 import oracles
 from kernels import AWKWARD, BY_NAME, Array
-from ndpp import FamilyMixture, LowRankKernel, Mixture
+from ndpp import FamilyMixture, Limit, LowRankKernel, Mixture
 
 Items = tuple[int, ...]
 
@@ -45,6 +40,9 @@ class Truth:
     """Items that the law does not leave out: not given and not excluded."""
     empty: Any = 0.0
     """The weight of the empty set in each component relative to that of all others, if it is left out."""
+
+    CONDITIONS: ClassVar = ("given", "size", "exclude", "candidates", "boost", "limits")
+    """Those of :meth:`under` that laws take by the same names."""
 
     @property
     def n_items(self) -> int:
@@ -129,6 +127,43 @@ class Truth:
         weights = np.array([prod(factors.get(a, 1.0) for a in S) for S in self.sets])
         never = {a for a, factor in factors.items() if factor == 0}
         return self._normalized(self.given_component * weights, set(self.left) - never)
+
+    def under(
+        self,
+        *,
+        given: Items = (),
+        size: int | None = None,
+        exclude: Items = (),
+        candidates: Items | None = None,
+        boost: Mapping[int, float] | None = None,
+        limits: Iterable[Limit] = (),
+        weights: Array | None = None,
+        habits: Mapping[int, float] | None = None,
+    ) -> Truth:
+        """The distribution of whole sets under conditions: P(S) ∝ Σ_c w_c P_c(S) Π_{i∈S} s_i 1[given ⊆ S] 1[|S| = size] 1[limits].
+
+        Factors of ``boost`` change the weights of components, as a tilt does. Those of ``habits`` act within components, whose weights
+        stay. What is given is in, whatever the candidates and the factors of zero say.
+        """
+        found = self if weights is None else replace(self, weights=weights)
+        if boost:
+            found = found.tilt({a: 1.0 if a in given and not s else s for a, s in boost.items()})
+        if habits:
+            found = replace(found.tilt(dict(habits)), weights=found.weights)
+        others = set() if candidates is None else set(range(self.n_items)) - set(candidates) - set(given)
+        found = found.exclude(tuple(others | set(exclude)))
+        chosen = self.containing(given, size)
+        for limit in limits:
+            chosen = chosen & self.within(limit)
+        return found._normalized(np.where(chosen, found.given_component, 0.0), found.left)
+
+    def within(self, limit: Limit) -> Array:
+        """Return which sets keep a limit on counts or on values with a few decimal places, which are added as written."""
+        values = dict.fromkeys(limit.values, 1) if limit.counts else dict(limit.values)
+        exact = {a: Fraction(str(value)) for a, value in values.items()}
+        least, most = (None if bound is None else Fraction(str(bound)) for bound in (limit.least, limit.most))
+        totals = [sum(exact.get(a, Fraction()) for a in S) for S in self.sets]
+        return np.array([(least is None or t >= least) and (most is None or t <= most) for t in totals])
 
     def _normalized(self, table: Array, left: Iterable[int]) -> Truth:
         totals = table.sum(axis=1)
@@ -218,10 +253,8 @@ def symmetric(W: Array) -> Array:
 
 
 def symmetric_parts(base: Base) -> tuple[Array, Array]:
-    """The symmetric part of W, and the columns of X that it uses; one of them at least."""
-    W = symmetric(base.W)
-    used = np.flatnonzero(W.any(axis=0)) if W.any() else np.arange(1)
-    return base.X[:, used], W[np.ix_(used, used)]
+    """X, and the symmetric part of W, which may not use all of its columns."""
+    return base.X, symmetric(base.W)
 
 
 def general_parts(base: Base) -> list[tuple[Array, Array, Array | None]]:
@@ -369,15 +402,28 @@ BASES: tuple[Base, ...] = (
     base("two items", np.eye(2), [[0.5, 1.0], [-1.0, 0.25]], background=[0.0, 2.0], odds=[[1.0, 0.5], [0.0, 3.0], [2.0, 0.0]]),
     base("one item", [[1.5]], [[1.0]]),
 )  # fmt: skip
+HARSH: tuple[Base, ...] = (
+    base("rows over twelve orders", GENERIC.X[:6] * 2.0 ** np.array([[20], [-20], [0], [8], [-8], [1]]), GENERIC.W),
+    base("directions over twelve orders", GENERIC.X[:6] * 2.0 ** np.arange(20, -21, -40 / 6).round(), GENERIC.W),
+    base(
+        "odds of families over twelve orders", GENERIC.X[:6], GENERIC.W,
+        item_odds=ITEM_ODDS * 2.0 ** np.array([[20], [-20], [10], [0], [-10], [15]]),
+        state_odds=STATE_ODDS * 2.0 ** np.array([-10, 10, 0, 5, -5]),
+    ),
+    base("columns without use", GENERIC.X[:6], block_diag(GENERIC.W[:4, :4], np.zeros((3, 3)))),
+)  # fmt: skip
+"""Bases beyond double precision for some verbs, which may say so instead of an answer."""
 KERNELS_ONLY = tuple(
     base(case.name, case.X[:6], case.W) for case in AWKWARD if case.name not in {base.name for base in BASES}
 )
+ALL_BASES = (*BASES, *KERNELS_ONLY, *HARSH)
 HARD_FOR_ONE = ("duplicate rows", "far from normal", "rank one", "nearly equal rows")
 """Bases that are hard for a single kernel. The components of a mixture are the other kinds over them, and are not asked again."""
 LAWS = (
     *((kind, base) for kind, base in product(KINDS, BASES) if kind.name != "mixture" or base.name not in HARD_FOR_ONE),
     *product([KIND["kernel"]], KERNELS_ONLY),
 )
+HARSH_LAWS = tuple(product(KINDS, HARSH))
 
 
 # ---- changes --------------------------------------------------------------------------------------------------------
@@ -438,7 +484,7 @@ def entries(kind: Kind, base: Base) -> tuple[Entry, ...]:
     Kinds and bases take the changes in turn.
     """
     law, truth = kind.build(base), kind.truth(base)
-    plain, row, column = Entry(kind, base, (), law, truth), KINDS.index(kind), (*BASES, *KERNELS_ONLY).index(base)
+    plain, row, column = Entry(kind, base, (), law, truth), KINDS.index(kind), ALL_BASES.index(base)
     found = [plain]
     first, choices = row + column, TILTS if (row + 2 * column) % 3 == 0 else CHANGES
     for i in range(len(choices)):
@@ -453,7 +499,7 @@ def entries(kind: Kind, base: Base) -> tuple[Entry, ...]:
 @cache
 def nonempty_entries(kind: Kind, base: Base) -> tuple[Entry, ...]:
     """A kind of law over a base without the empty set, after one of the changes; over the first base also as it is."""
-    plain, turn = entries(kind, base)[0], KINDS.index(kind) + (*BASES, *KERNELS_ONLY).index(base)
+    plain, turn = entries(kind, base)[0], KINDS.index(kind) + ALL_BASES.index(base)
     # With an item excluded, laws over broken pairs warn of their precision.
     chosen = [NONEMPTY[0 if base.name == "broken pairs" else turn % len(NONEMPTY)]]
     chosen = [*NONEMPTY[:1], *chosen] if base is BASES[0] else chosen

@@ -412,9 +412,9 @@ class LowRankKernel(WeighedSets):
         W, magnitudes = condition_inner(np.asarray(self.W, np.float64), self.known_rows(rows))
         try:
             rest = self._with(W, others, np.maximum(self._magnitudes, magnitudes))
+            is_sharp = rest.rank == self.rank - len(rows) and rest.coordinates.smallest > NEARLY_SINGULAR
         except InvalidKernelError:
             return None
-        is_sharp = rest.rank == self.rank - len(rows) and rest.coordinates.smallest > NEARLY_SINGULAR
         is_whole = self.unit_columns is not None  # a Schur complement of L itself has no other columns
         return rest if is_sharp or is_whole else None
 

@@ -9,7 +9,7 @@ then functions of its eigenvalues. The rows of X of a dense kernel are rows of t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from ndpp._memory import n_bytes_of
 from ndpp._types import AnyArray, FloatArray
 from ndpp.errors import InvalidKernelError, NDPPError
 from ndpp.linalg.factor import UNEVEN_WEIGHTS, cached_blocks, factor
-from ndpp.linalg.scaling import EPS, congruence, entry_magnitudes, is_symmetric, unit_columns
+from ndpp.linalg.scaling import EPS, congruence, entry_magnitudes, is_symmetric, unit_columns, used_columns
 from ndpp.rows import Rows
 
 DENSE_ENTRIES = 4_000_000
@@ -119,7 +119,7 @@ def coordinates(X: AnyArray | Rows, W: AnyArray, *, magnitudes: FloatArray | Non
     """
     try:
         with np.errstate(over="ignore", invalid="ignore"):
-            found = _coordinates(X, W, magnitudes)
+            found = _of_used_columns(X, W, magnitudes)
             if np.isfinite(found.B).all():
                 return found
     except NDPPError:
@@ -130,6 +130,17 @@ def coordinates(X: AnyArray | Rows, W: AnyArray, *, magnitudes: FloatArray | Non
         "the entries of L = X W Xᵀ must be within double precision; those of X and W are too large or too small. Rescale them: "
         "L stays the same if X is multiplied by a number and W is divided by its square."
     )
+
+
+def _of_used_columns(X: AnyArray | Rows, W: AnyArray, magnitudes: FloatArray | None) -> Coordinates:
+    """Return the coordinates without the columns of X that W does not use, so that their rounding does not matter."""
+    used = used_columns(W)
+    if isinstance(X, Rows) or not 0 < len(used) < len(W) or unit_columns(X) is not None:
+        return _coordinates(X, W, magnitudes)
+    found = _coordinates(X[:, used], W[np.ix_(used, used)], None if magnitudes is None else magnitudes[used])
+    to_q, blur = np.zeros((len(W), found.rank)), np.zeros(len(W))
+    to_q[used], blur[used] = found.to_q, found.blur
+    return replace(found, to_q=to_q, blur=blur)
 
 
 def _coordinates(X: AnyArray | Rows, W: AnyArray, magnitudes: FloatArray | None) -> Coordinates:

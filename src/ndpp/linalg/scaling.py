@@ -72,6 +72,11 @@ def unit_columns(X: Any) -> IntArray | None:
     return columns if is_unit and len(set(columns.tolist())) == len(X) else None
 
 
+def used_columns(W: AnyArray) -> IntArray:
+    """Return the columns of X that X W Xᵀ depends on."""
+    return np.flatnonzero(W.any(axis=0) | W.any(axis=1))
+
+
 def inverses(systems: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the inverses of matrices (m, r, r), and log |det|, from one elimination each.
 

@@ -29,7 +29,7 @@ import scipy.linalg as sl
 from ndpp._types import AnyArray, FloatArray
 from ndpp.linalg.coordinates import Coordinates
 from ndpp.linalg.operations import NUMPY, Array, Operations
-from ndpp.linalg.scaling import ROUNDING, congruence, entry_magnitudes, power_of_two, rounding_of
+from ndpp.linalg.scaling import ROUNDING, congruence, entry_magnitudes, power_of_two, rounding_of, used_columns
 
 MAX_LOSS = 1e-7
 """Largest estimated relative error of a result. Estimates are usually ten times too high, or more."""
@@ -56,6 +56,9 @@ def judged_minor(rows: AnyArray, W: AnyArray, *, magnitudes: FloatArray) -> tupl
     k, W = len(rows), np.asarray(W, np.float64)
     if k == 0:
         return 0.0, 0.0
+    used = used_columns(W)
+    if len(used) < len(W):
+        rows, W, magnitudes = rows[:, used], W[np.ix_(used, used)], magnitudes[used]
     if k > rows.shape[1] or (k % 2 and not np.any(W + W.T)):
         return -np.inf, 0.0
     scale = np.sqrt(magnitudes)

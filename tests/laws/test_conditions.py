@@ -1,0 +1,147 @@
+"""Laws under conditions: every kind over every awkward base, under conditions and pairs of them: ``law_conditions`` × ``law_questions``."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+import law_table
+from goodness import assert_law
+from law_conditions import NAMES, PAIRS, Case, base_entry, case_of, lacking
+from law_questions import QUESTIONS, Question
+from law_table import BASES, KIND, KINDS, LAWS, Base, Entry, Kind
+
+GENERIC = BASES[0]
+
+
+@cache
+def plain(kind: Kind, base: Base) -> Entry:
+    return base_entry(law_table.entries(kind, base)[0])
+
+
+def asked(kind: Kind, base: Base) -> list[tuple[Case, str]]:
+    """What a law is asked, and under what: the next condition and the next pair of conditions, by every third verb in turn.
+
+    Over the generic base, all verbs are asked under all conditions.
+    """
+    turn, entry, found = LAWS.index((kind, base)), plain(kind, base), []
+    singles, pairs = [(NAMES[turn % len(NAMES)],)], [PAIRS[7 * turn % len(PAIRS)]]
+    if base is GENERIC:
+        singles, pairs = [(name,) for name in NAMES], list(PAIRS[KINDS.index(kind) :: len(KINDS)])
+    for k, names in enumerate([*singles, *pairs]):
+        case = case_of(entry, names, turn)
+        chosen = [
+            name for i, name in enumerate(QUESTIONS) if (i + k + turn) % 3 == 0 or (base is GENERIC and k < len(NAMES))
+        ]
+        found += [] if case is None else [(case, name) for name in chosen if QUESTIONS[name].suits(case)]
+    return found
+
+
+@pytest.mark.parametrize(("kind", "base"), LAWS, ids=str)
+def test_every_verb_under_conditions(kind: Kind, base: Base):
+    failures = []
+    for case, name in asked(kind, base):
+        try:
+            QUESTIONS[name].check(case)
+        except (Exception, pytest.fail.Exception) as error:
+            failures.append(f"{name} of {case}: {error!r}")
+    assert not failures, "\n".join(failures)
+
+
+def test_every_verb_is_asked_under_every_condition_that_it_takes():
+    met = {(name, said) for law in LAWS for case, name in asked(*law) for said in case.said}
+    wanted = {(name, said) for name, question in QUESTIONS.items() for said in question.conditions - {"nonempty"}}
+    assert not wanted - met
+
+
+LACKING = {
+    "log_prob": {"given", "limits"},
+    "log_probs": {"given", "limits"},
+    "log_containment": {"given", "size", "limits"},
+    "size_distribution": {"given", "size", "limits"},
+    "sizes_with": {"given", "size", "limits"},
+    "responsibilities": {"given", "limits"},
+    "probability": {"size"},
+    "pair_probabilities": {"given", "size", "limits"},
+    "component_inclusions": {"given", "size", "limits"},
+    "entropy": {"given", "limits"},
+}
+"""Conditions that a verb does not take yet, and that no other law stands for. It may only shrink."""
+
+
+def test_verbs_lack_no_other_conditions():
+    found = {verb: lacking(verb) for verb in {question.verb for question in QUESTIONS.values()} - {*CHANGES}}
+    assert {verb: set(names) for verb, names in found.items() if names} == LACKING
+
+
+CHANGES = ("condition", "exclude", "restrict", "tilt", "at")
+"""Verbs that return laws."""
+
+
+# ---- the table can fail ---------------------------------------------------------------------------------------------
+
+UNSEEN = {
+    "inclusion_estimates": set(NAMES) - {"limits"},  # it is asked with limits
+    "component_inclusions": {"context", "mission"},  # these weigh components
+    "responsibilities_of_whole_sets": {"exclude", "candidates", "boost"},  # so do these, and the set is known
+    "sample": {"boost", "context", "mission", "customer"},  # everything stays possible
+    "greedy_map": {"limits", "context", "mission"},  # the best item is the same
+    "best_set": {"size", "limits", "customer"},  # so is the best set; its size is an argument
+    # What is given is the basket, an argument.
+    "recommend_by_completion": {"given"},
+    "recommend_by_continuation": {"given"},
+    "recommend_by_lift": {"given"},
+    "recommend_many": {"given"},
+}
+"""Conditions that an answer does not depend on, or not in a way that can be seen."""
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_verb_that_does_not_hear_a_condition_is_rejected(name: str):
+    entry, question = plain(KIND["tied mixture"], GENERIC), QUESTIONS[name]
+    missed = [said for said in NAMES if not is_seen(entry, question, said, UNSEEN.get(name, set()))]
+    assert not missed
+
+
+def is_seen(entry: Entry, question: Question, said: str, unseen: set[str]) -> bool:
+    """Return whether the check fails if one condition is not said to the law, or need not."""
+    case = None if said == "nonempty" or said in unseen else case_of(entry, (said,))
+    if case is None or not question.suits(case):
+        return True
+    try:
+        question.check(case._replace(forgets=frozenset({said})))
+    except (AssertionError, pytest.fail.Exception):
+        return True
+    return False
+
+
+# ---- draws ----------------------------------------------------------------------------------------------------------
+
+DRAWN = (
+    ("kernel", ("given", "size")),
+    ("kernel with background", ("boost", "limits")),
+    ("mixture", ("given", "context")),
+    ("mixture", ("mission", "nonempty")),
+    ("tied mixture", ("size", "customer")),
+    ("tied mixture", ("exclude", "limits")),
+    ("families", ("candidates", "boost")),
+    ("families", ("given", "customer")),
+)
+N_DRAWN = 700
+
+
+def draw(case: Case) -> None:
+    """Fail unless samples follow the truth."""
+    law = {S: p for S, p in zip(case.truth.sets, case.truth.p.tolist()) if p > 0}
+    assert_law(case.ask("sample", N_DRAWN, rng=1), law)
+
+
+@pytest.mark.parametrize(("kind", "names"), DRAWN, ids=str)
+def test_draws_under_conditions(kind: str, names: tuple[str, ...]):
+    """If the last of the conditions is not heard, samples do not follow the truth."""
+    case = case_of(plain(KIND[kind], GENERIC), names)
+    assert case is not None
+    draw(case)
+    with pytest.raises(AssertionError):
+        draw(case._replace(forgets=frozenset({list(case.said)[-1]})))
