@@ -1,11 +1,8 @@
-"""Every question asked in Python, by command and over HTTP: the same items, order, numbers and words."""
+"""What answers say beyond their doors: categories, reasons, stock, customers, related items, descriptions, and errors."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,139 +12,13 @@ pytest.importorskip("fastapi", reason="needs fastapi: pip install 'ndpp[serve]'"
 pytest.importorskip("httpx", reason="needs httpx: pip install 'ndpp[dev]'")
 
 import ndpp
+from doors import BASKET, BOOST, CATEGORY_OF, Asked, close, told
 from ndpp import answers
 from ndpp.answers.heard import Heard
-from ndpp.baskets.orders import Orders
 from ndpp.cli.app import run
 from ndpp.datasets import shelf_kernel
-from ndpp.serve.app import create_app
 from patience import until
-from servers import get, post, serving, trips
-
-
-def families() -> ndpp.FamilyMixture:
-    """Four families of three variants each, in three missions."""
-    rng, members, states = np.random.default_rng(0), np.arange(12) // 3, np.repeat(np.arange(4), 2)
-    X, state_odds = rng.normal(size=(4, 2)), rng.gamma(1.0, 0.05, size=(3, 8))
-    return ndpp.FamilyMixture(
-        state_odds, np.tile([0.3, 4.0], (12, 1)), members, states, X, [[0.0, 1.0], [-1.0, 0.0]],
-        weights=[0.5, 0.3, 0.2], labels=shelf_kernel().labels,
-    )  # fmt: skip
-
-
-LAWS: dict[str, Callable[[], Any]] = {"kernel": shelf_kernel, "mixture": trips, "families": families}
-BASKET = ["bread", "jam"]
-CATEGORY_OF = {label: label[0] for label in shelf_kernel().labels or ()} | {"oat drink": "o"}
-"""Categories by label, one of them of an item that no model knows."""
-
-
-class Asked:
-    """One model, to be asked in three ways."""
-
-    def __init__(self, law: Any, path: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
-        self.law, self.path, self.url, self.capsys = law, path, url, capsys
-
-    def command(self, name: str, *words: Any) -> Any:
-        """Return what the command prints."""
-        self.capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            run([name, str(self.path), *map(str, words), "--json"])
-        out, err = self.capsys.readouterr()
-        assert not ended.value.code, err
-        return json.loads(out)
-
-    def post(self, name: str, **body: Any) -> Any:
-        """Return what the service answers."""
-        return post(f"{self.url}/api/{name}", json=body).raise_for_status().json()
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory) -> Iterator[dict[str, tuple[Any, Path, str]]]:
-    folder = tmp_path_factory.mktemp("one")
-    table = folder / "categories.csv"
-    table.write_text("item,category\n" + "".join(f"{item},{name}\n" for item, name in CATEGORY_OF.items()))
-    products = folder / "products.csv"
-    rows = "".join(f"{item},{name},{len(item)}.5\n" for item, name in CATEGORY_OF.items())
-    products.write_text(f"item,category,price\n{rows}")
-    with ExitStack() as stack:
-        found = {}
-        for name, make in LAWS.items():
-            law, path = make(), folder / f"{name}.safetensors"
-            ndpp.save(law, path)
-            customers_of(law).save(path.with_suffix(".customers"))
-            files = {"category_of": table, "table": products, "customers": path.with_suffix(".customers")}
-            found[name] = (law, path, stack.enter_context(serving(create_app(path, **files))))
-        yield found
-
-
-def customers_of(law: Any) -> ndpp.Customers:
-    """Return two customers: one who likes tea, and one who has bought once."""
-    baskets = [["tea", "jam"], ["tea", "rice"], ["pesto"], ["tea", "jam", "butter"]]
-    orders = Orders(ndpp.Baskets.from_lists(baskets, labels=law.labels), ["17", "17", "ann", "17"])
-    return ndpp.Customers(law).update(orders)
-
-
-@pytest.fixture(params=list(LAWS))
-def model(request, served, capsys) -> Asked:
-    return Asked(*served[request.param], capsys)
-
-
-def close(found: Any, expected: Any) -> None:
-    """Assert that two answers agree: words and order exactly, numbers up to rounding."""
-    if isinstance(expected, dict):
-        assert found.keys() == expected.keys()
-        for key, value in expected.items():
-            close(found[key], value)
-    elif isinstance(expected, list):
-        assert len(found) == len(expected)
-        for one, other in zip(found, expected):
-            close(one, other)
-    elif isinstance(expected, float):
-        assert found == pytest.approx(expected, rel=1e-9, abs=1e-12)
-    else:
-        assert found == expected
-
-
-def told(record: answers.Record) -> Any:
-    """Return a record as a reader of its JSON sees it."""
-    return json.loads(record.to_json())
-
-
-@pytest.mark.parametrize(("ranking", "why"), [(None, True), *((ranking, False) for ranking in (None, *ndpp.Ranking))])
-def test_recommendations(model: Asked, ranking: ndpp.Ranking | None, why: bool):
-    """And those of ``ndpp.recommend``, whose default is the same; ``test_why`` has the reasons by every ranking."""
-    asked = {} if ranking is None else {"ranking": ranking.value}
-    expected = told(answers.recommend(model.law, BASKET, n=4, why=why, **asked))
-    words = [*(["--ranking", ranking] if ranking else []), *(["--why"] if why else [])]
-    printed = model.command("recommend", "--given", ",".join(BASKET), "-n", 4, *words)
-    close(
-        printed,
-        {"ranking": expected["ranking"], "meaning": expected["meaning"], "recommendations": [expected["items"]]},
-    )
-    close(model.post("recommend", basket=BASKET, n=4, why=why, **asked), expected)
-    (line,) = post(
-        f"{model.url}/api/batch", json={"task": "recommend", "baskets": [BASKET], "n": 4, **asked}
-    ).text.splitlines()
-    best = model.law.recommend(BASKET, n=4, **asked)
-    assert expected["ranking"] == (ranking or "continuation")
-    for rows in (expected["items"], json.loads(line)["items"]):
-        assert [row["item"] for row in rows] == list(best.labels)
-        assert [row["score"] for row in rows] == pytest.approx(best.scores.tolist())
-
-
-def test_recommendations_among_some(model: Asked):
-    only, never = ["tea", "coffee", "rice", "butter"], ["rice"]
-    expected = answers.recommend(model.law, BASKET, candidates=only, exclude=never, damping=0.5)
-    words = ("--only", ",".join(only), "--exclude", never[0], "--damping", 0.5)
-    (printed,) = model.command("recommend", "--given", ",".join(BASKET), *words)["recommendations"]
-    close(printed, told(expected)["items"])
-    close(model.post("recommend", basket=BASKET, candidates=only, exclude=never, damping=0.5), told(expected))
-    floor = answers.recommend(model.law, BASKET, ranking="lift", support=0.2)
-    (printed,) = model.command("recommend", "--given", ",".join(BASKET), "--ranking", "lift", "--support", 0.2)[
-        "recommendations"
-    ]
-    close(printed, told(floor)["items"])
-    close(model.post("recommend", basket=BASKET, ranking="lift", support=0.2), told(floor))
+from servers import get, post, trips
 
 
 @pytest.mark.parametrize(("most", "only"), [(1, ["b", "c", "t"]), (2, None), (None, ["p", "r"])])
@@ -207,78 +78,21 @@ def test_why(model: Asked, ranking: ndpp.Ranking):
     close(model.command("recommend", *words)["recommendations"], [[reason]])
 
 
-def test_completions(model: Asked):
-    expected = answers.complete(model.law, ["bread"], n=3, size=4, seed=5)
-    close(model.post("complete", basket=["bread"], n=3, size=4, seed=5), told(expected))
-    drawn = model.law.sample(3, given=["bread"], size=4, rng=5)
-    assert [list(one.items) for one in expected.baskets] == [[model.law.labels[i] for i in basket] for basket in drawn]
-    printed = model.command("complete", "--given", "bread", "-n", 3, "--size", 4, "--seed", 5)
-    assert [sorted(basket) for basket in printed["baskets"]] == [sorted(one.items) for one in expected.baskets]
-
-
-def test_limits(model: Asked):
-    """As records of Python, and in words everywhere."""
-    table, prices = model.path.parent / "products.csv", {item: len(item) + 0.5 for item in model.law.labels}
-    counted = [item for item in model.law.labels if CATEGORY_OF[item] == "b"]
-    limits = [ndpp.Limit(counted, 1, 2), ndpp.Limit(prices, most=25)]
-    words = ["b=1..2", "price<=25"]
-    options = ["--table", table, *(part for word in words for part in ("--limit", word))]
-    drawn = model.law.sample(4, given=["tea"], limits=limits, rng=5)
-    expected = [[model.law.labels[i] for i in basket] for basket in drawn]
-    prepared = answers.Prepared(model.law, answers.ItemTable.read(table, model.law))
-    for law, asked in ((model.law, limits), (prepared, words)):
-        found = answers.complete(law, ["tea"], n=4, limits=asked, seed=5)
-        assert [list(one.items) for one in found.baskets] == expected
-    close(model.post("complete", basket=["tea"], n=4, limits=words, seed=5), told(found))
-    printed = model.command("complete", "--given", "tea", "-n", 4, "--seed", 5, *options)["baskets"]
-    assert [sorted(basket) for basket in printed] == [sorted(basket) for basket in expected]
-    freely = [[model.law.labels[i] for i in basket] for basket in model.law.sample(4, limits=limits, rng=6)]
-    assert [one["items"] for one in model.post("sample", n=4, limits=words, seed=6)["baskets"]] == freely
-    assert model.command("sample", "-n", 4, "--seed", 6, *options)["baskets"] == freely
-    upper = [ndpp.Limit(counted, most=2), limits[1]]
-    best = model.law.recommend(["tea", "butter"], n=6, limits=upper)
-    asked = {"n": 6, "limits": ["b<=2", "price<=25"]}
-    answer = told(answers.recommend(prepared, ["tea", "butter"], **asked))
-    assert [row["item"] for row in answer["items"]] == list(best.labels)
-    close(model.post("recommend", basket=["tea", "butter"], **asked), answer)
-    batch = post(f"{model.url}/api/batch", json={"task": "recommend", "baskets": [["tea", "butter"]], **asked})
-    close(json.loads(batch.text), {"index": 0, **answer})
-    options[3] = "b<=2"
-    printed = model.command("recommend", "--given", "tea,butter", "-n", 6, *options)["recommendations"]
-    close(printed, [answer["items"]])
-
-
-BOOST = {"tea": 3.0, "jam": 0.5, "rice": 0.0, "butter": 0.0}
-
-
 def test_boosts(model: Asked):
-    """A boosted law is a law: the answers are those of ``law.tilt``, whose factors a table and a request name."""
-    table = model.path.parent / "boost.csv"
-    table.write_text("item,factor\n" + "".join(f"{item},{factor}\n" for item, factor in BOOST.items()))
-    tilted, asked = model.law.tilt(BOOST), {"boost": {"tea": 3, "jam": 0.5}, "out_of_stock": ["rice", "butter"]}
+    """A boosted law is a law: the answers are those of ``law.tilt``."""
+    tilted = model.law.tilt(BOOST)
     for ranking in ndpp.Ranking:
         best = tilted.recommend(BASKET, n=12, ranking=ranking)
-        expected = told(answers.recommend(model.law, BASKET, n=12, ranking=ranking, boost=BOOST))
-        assert [row["item"] for row in expected["items"]] == list(best.labels)
-        assert [row["score"] for row in expected["items"]] == pytest.approx(best.scores.tolist())
+        found = answers.recommend(model.law, BASKET, n=12, ranking=ranking, boost=BOOST)
+        assert [row.item for row in found.items] == list(best.labels)
+        assert [row.score for row in found.items] == pytest.approx(best.scores.tolist())
         assert not {"rice", "butter"} & set(best.labels)
-        close(model.post("recommend", basket=BASKET, n=12, ranking=ranking.value, **asked), expected)
-        words = ("--given", ",".join(BASKET), "-n", 12, "--ranking", ranking, "--boost", table)
-        close(model.command("recommend", *words)["recommendations"], [expected["items"]])
     drawn = [[model.law.labels[i] for i in basket] for basket in tilted.sample(4, given=["bread"], rng=5)]
-    found = answers.complete(model.law, ["bread"], n=4, seed=5, boost=BOOST)
-    assert [list(one.items) for one in found.baskets] == drawn
-    close(model.post("complete", basket=["bread"], n=4, seed=5, **asked), told(found))
-    printed = model.command("complete", "--given", "bread", "-n", 4, "--seed", 5, "--boost", table)["baskets"]
-    assert [sorted(basket) for basket in printed] == [sorted(basket) for basket in drawn]
-    freely = [[model.law.labels[i] for i in basket] for basket in tilted.sample(4, rng=6)]
-    assert [one["items"] for one in model.post("sample", n=4, seed=6, **asked)["baskets"]] == freely
-    assert model.command("sample", "-n", 4, "--seed", 6, "--boost", table)["baskets"] == freely
-    reason = told(answers.why(model.law, BASKET, "tea", boost=BOOST))
-    assert reason["popularity"] == pytest.approx(tilted.inclusion_probabilities()[model.law.ids(["tea"])[0]])
-    close(model.post("why", basket=BASKET, item="tea", **asked), reason)
-    batch = {"task": "recommend", "baskets": [BASKET], "n": 12, "ranking": "lift", **asked}
-    close(json.loads(post(f"{model.url}/api/batch", json=batch).text), {"index": 0, **expected})
+    assert [
+        list(one.items) for one in answers.complete(model.law, ["bread"], n=4, seed=5, boost=BOOST).baskets
+    ] == drawn
+    reason = answers.why(model.law, BASKET, "tea", boost=BOOST)
+    assert reason.popularity == pytest.approx(tilted.inclusion_probabilities()[model.law.ids(["tea"])[0]])
 
 
 def test_what_is_in_the_basket_is_not_out_of_stock(model: Asked):
@@ -485,7 +299,7 @@ def test_descriptions(model: Asked):
     checksum, printed = sent.pop("checksum"), model.command("info")
     assert [column["name"] for column in sent.pop("columns")] == ["price", "category"]
     assert sent.pop("customers") == 2
-    assert sent.pop("context") == {}
+    assert sent.pop("context") == {name: list(words) for name, words in model.law.context.items()}
     close(sent, expected)
     assert printed["crc32"] == checksum
     names = {"n_items": "items", "labelled": "labels", "size_distribution": "size_law"}

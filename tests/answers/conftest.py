@@ -1,0 +1,43 @@
+"""Models that are asked at every door."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ndpp
+from doors import LAWS, Asked, customers_of, write_tables
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[Any, Path, str]]]:
+    """Each model, its file, and the address of its server."""
+    pytest.importorskip("fastapi", reason="needs fastapi: pip install 'ndpp[serve]'")
+    pytest.importorskip("httpx", reason="needs httpx: pip install 'ndpp[dev]'")
+    from ndpp.serve.app import create_app
+    from servers import serving
+
+    folder = tmp_path_factory.mktemp("doors")
+    write_tables(folder)
+    with ExitStack() as stack:
+        found = {}
+        for name, make in LAWS.items():
+            law, path = make(), folder / f"{name}.safetensors"
+            ndpp.save(law, path)
+            customers_of(law).save(path.with_suffix(".customers"))
+            files = {
+                "category_of": folder / "categories.csv", "table": folder / "products.csv",
+                "customers": path.with_suffix(".customers"),
+            }  # fmt: skip
+            found[name] = (law, path, stack.enter_context(serving(create_app(path, **files))))
+        yield found
+
+
+@pytest.fixture(params=list(LAWS))
+def model(request: pytest.FixtureRequest, served: Any, capsys: pytest.CaptureFixture[str]) -> Asked:
+    """One of the models."""
+    return Asked(request.param, *served[request.param], capsys)
