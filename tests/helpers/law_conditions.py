@@ -114,23 +114,14 @@ def fitting(factors: Mapping[int, float], n_items: int) -> dict[int, float]:
 
 
 def changed_by(law: Any, said: Mapping[str, Any]) -> Any:
-    """The law under conditions of :data:`CHANGING`, made with what every law has."""
+    """The law under conditions of :data:`CHANGING`, with which what is given can be."""
     given = set(said.get("given", ()))
-    if "context" in said:
-        law = law.at(said["context"])
-    if "mission" in said:
-        law = law.only([law.component(said["mission"])])
-    if "boost" in said:
-        law = law.tilt({a: 1.0 if a in given and not s else s for a, s in said["boost"].items()})
-    if "customer" in said:
-        weights, factors = said["customer"].over(law)
-        law = law if weights is None else law._leaving_out(weights, law.nonempty)
-        law = law.tilt(factors)._leaving_out(law.weights, law.nonempty)
-    if "exclude" in said:
-        law = law.exclude(said["exclude"])
-    if "candidates" in said:
-        law = law.restrict(sorted({*said["candidates"], *given}))
-    return law
+    asked = {name: value for name, value in said.items() if name in CHANGING}
+    if "boost" in asked:
+        asked["boost"] = {a: 1.0 if a in given and not s else s for a, s in asked["boost"].items()}
+    if "candidates" in asked:
+        asked["candidates"] = sorted({*asked["candidates"], *given})
+    return law.under(law.ask(**asked)) if asked else law
 
 
 # ---- verbs and their keywords ---------------------------------------------------------------------------------------
@@ -215,10 +206,7 @@ class Case(NamedTuple):
     @property
     def law(self) -> Any:
         """The law under what is said, if there is one of the same kind."""
-        law = self.entry.law
-        if hasattr(law, "under"):
-            return law.under(law.ask(**self.heard))
-        return changed_by(law, self.heard)
+        return self.entry.law.under(self.entry.law.ask(**self.heard))
 
 
 def base_entry(entry: Entry) -> Entry:
