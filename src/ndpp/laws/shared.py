@@ -332,7 +332,10 @@ class SharedTies(Mixture):
     def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
         if size is not None:
             return super(Mixture, self)._mean_inclusions(ids, size, active, shares)
-        return np.asarray(Begun(self, self.one_basket(ids)).chances()[0])
+        law: SharedTies = self
+        if len(ids) and len(active) == 1:  # of one component alone
+            law = self.framed(self.frame.weighted(np.eye(len(self.weights))[active[0]]))
+        return np.asarray(Begun(law, self.one_basket(ids)).chances()[0])
 
     def _component_inclusions(self) -> FloatArray:
         """O(C n r²), once."""
