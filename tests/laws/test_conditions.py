@@ -38,14 +38,22 @@ def asked(kind: Kind, base: Base) -> list[tuple[Case, str]]:
     return found
 
 
+KNOWN_WRONG: dict[tuple[str, str, str, tuple[str, ...]], str] = {}
+"""Law, base, question and conditions of answers that are wrong, and why. It may only shrink."""
+
+
 @pytest.mark.parametrize(("kind", "base"), LAWS, ids=str)
 def test_every_verb_under_conditions(kind: Kind, base: Base):
+    """What is known to be wrong, is."""
     failures = []
     for case, name in asked(kind, base):
+        is_known = (kind.name, base.name, name, tuple(case.said)) in KNOWN_WRONG
         try:
             QUESTIONS[name].check(case)
         except (Exception, pytest.fail.Exception) as error:
-            failures.append(f"{name} of {case}: {error!r}")
+            failures += [] if is_known else [f"{name} of {case}: {error!r}"]
+        else:
+            failures += [f"{name} of {case} is right now; take it from the list"] if is_known else []
     assert not failures, "\n".join(failures)
 
 
