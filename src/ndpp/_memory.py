@@ -89,11 +89,14 @@ class Memory:
                 self.budget = budget
         return self
 
-    def remember(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """Return the value of ``key``, computed by ``make`` if there is none."""
+    def remember(self, key: Hashable, make: Callable[[], Value], *, uses: Iterable[Hashable] = ()) -> Value:
+        """Return the value of ``key``, computed by ``make`` if there is none.
+
+        ``uses`` are keys of values that it refers to. They are forgotten after it, since until then they take their bytes in any case.
+        """
         with self._lock:
             if found := key in self._kept:
-                self._kept.move_to_end(key)
+                self._refresh(key, *uses)
                 self._uses += 1
                 value: Value = self._kept[key]
                 if self._uses < MEASURED_EVERY:
@@ -103,7 +106,7 @@ class Memory:
         with self._lock:
             if not found:
                 self._kept[key] = value
-                self._kept.move_to_end(key)
+                self._refresh(key, *uses)
                 self._changed.add(key)
             self._trim()
         return value
@@ -115,6 +118,12 @@ class Memory:
         missing = [key for key in keys if key not in found]
         found.update(zip(missing, make(missing) if missing else ()))
         return [self.remember(key, partial(found.__getitem__, key)) for key in keys]
+
+    def _refresh(self, *keys: Hashable) -> None:
+        """Put keys last, in this order: those before them are forgotten first."""
+        for key in keys:
+            if key in self._kept:
+                self._kept.move_to_end(key)
 
     def _trim(self) -> None:
         """Count the bytes of the values that were made since, and of those that grow; forget what is too much."""

@@ -610,8 +610,9 @@ class Law(Moments, Changes, ABC):
         --------
         >>> import ndpp
         >>> kernel = ndpp.LowRankKernel(np.eye(3), np.eye(3))
-        >>> kernel.probability(ndpp.Limit([0, 1], least=1))
-        Estimate(value=0.75, error=0.0, exact=True)
+        >>> estimate = kernel.probability(ndpp.Limit([0, 1], least=1))
+        >>> round(estimate.value, 12), estimate.exact
+        (0.75, True)
         """
         found: Estimate = self._limited(limits=limits, given=given, **conditions).chance
         return found

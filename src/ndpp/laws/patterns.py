@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -59,6 +59,7 @@ class Patterns:
     states: IntArray
     odds: FloatArray
     n_families: int
+    grows: ClassVar[bool] = True
 
     @classmethod
     def checked(cls, families: Any, states: Any, odds: Any, n_families: int) -> Patterns:
@@ -112,7 +113,7 @@ class Patterns:
     @property
     def n_bytes(self) -> int:
         """Bytes of the arrays that depend on the odds."""
-        arrays = (vars(self).get(name) for name in ("odds", "log_odds", "log_rest", "log_chances"))
+        arrays = (vars(self).get(name) for name in ("odds", "log_odds", "log_rest", "log_chances", "log_totals"))
         return sum(array.nbytes for array in arrays if array is not None)
 
     @cached_property

@@ -135,18 +135,27 @@ class WithoutItems:
 
     law: Law
     memory: Memory
+    shared: int
+    """Bytes of what the law with these items has as well."""
     grows: ClassVar[bool] = True
 
     @classmethod
     def of(cls, law: Law, asked: Asked) -> WithoutItems:
         """Take items out."""
-        return cls(law.exclude(asked.exclude), Memory(asked.memory.budget))
+        rest = law.exclude(asked.exclude)
+        shared = _kernel_bytes(rest._plain_components) - _kernel_bytes(rest._plain_components, law._plain_components)
+        return cls(rest, Memory(asked.memory.budget), shared)
 
     @property
     def n_bytes(self) -> int:
         """Bytes of both."""
-        kernels = (part.as_kernel for part in self.law._plain_components)
-        return self.memory.n_bytes + sum(kernel_bytes(kernel) for kernel in kernels if kernel is not None)
+        return self.memory.n_bytes + _kernel_bytes(self.law._plain_components) - self.shared
+
+
+def _kernel_bytes(parts: Sequence[Law], originals: Sequence[Law] | None = None) -> int:
+    pairs = zip(parts, originals or [None] * len(parts))
+    kernels = ((part.as_kernel, None if original is None else original.as_kernel) for part, original in pairs)
+    return sum(kernel_bytes(kernel, original) for kernel, original in kernels if kernel is not None)
 
 
 def _mixture(law: Law, asked: Asked) -> Sampler:

@@ -190,7 +190,10 @@ class TiedParts:
         unit, log_tilt = (1 / FINE, self._fine_tilt_alone) if is_fine else (COARSE, self._log_tilt_alone)
         tilt = unit * round((log_tilt(c, wanted) / RUNG - rung) / unit)
         n_nodes = N_NODES + 2 * max(0, count - N_NODES // 4)
-        return self.memory.remember((c, rung, tilt, n_nodes), lambda: self._counts(c, rung, odds, tilt, n_nodes))
+        uses = [(rung + tilt, n_nodes, "totals")]
+        return self.memory.remember(
+            (c, rung, tilt, n_nodes), lambda: self._counts(c, rung, odds, tilt, n_nodes), uses=uses
+        )
 
     def _counts(self, c: int, rung: float, odds: FloatArray, tilt: float, n_nodes: int) -> Counts:
         patterns, log_rho = self.mixture.patterns, tilt * RUNG
