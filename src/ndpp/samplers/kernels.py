@@ -152,9 +152,10 @@ class WithoutItems:
         return self.memory.n_bytes + _kernel_bytes(self.law._plain_components) - self.shared
 
 
-def _kernel_bytes(parts: Sequence[Law], originals: Sequence[Law] | None = None) -> int:
-    pairs = zip(parts, originals or [None] * len(parts))
-    kernels = ((part.as_kernel, None if original is None else original.as_kernel) for part, original in pairs)
+def _kernel_bytes(parts: Sequence[Law], originals: Sequence[Law] = ()) -> int:
+    """Return the bytes of the kernels among components, but for what the originals have as well."""
+    known = [original.as_kernel for original in originals] or [None] * len(parts)
+    kernels = zip((part.as_kernel for part in parts), known)
     return sum(kernel_bytes(kernel, original) for kernel, original in kernels if kernel is not None)
 
 
