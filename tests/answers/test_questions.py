@@ -108,7 +108,7 @@ def test_what_is_in_the_basket_is_not_out_of_stock(model: Asked):
     usual = model.law.tilt(BOOST).recommend(["bread"], n=12)
     assert [row.item for row in second.items] == list(usual.labels)
     assert [row.score for row in second.items] == pytest.approx(usual.scores.tolist(), abs=1e-9)
-    drawn = stocked.sample(5, given=["rice"], rng=1)
+    drawn = model.law.sample(5, given=["rice"], boost=BOOST, rng=1)
     expected = [[model.law.labels[i] for i in basket] for basket in drawn]
     found = answers.complete(model.law, ["rice"], n=5, seed=1, boost=BOOST)
     assert [list(one.items) for one in found.baskets] == expected

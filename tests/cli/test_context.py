@@ -10,7 +10,6 @@ import pytest
 
 import ndpp
 from ndpp.baskets.orders import Orders
-from ndpp.samplers import Proposer
 
 
 @pytest.fixture(scope="module")
@@ -139,23 +138,6 @@ def test_other_contexts_are_refused(call, mixture, words, message):
     assert message in " ".join(done.err.replace("│", " ").split())
     if "=" in words[1] and len(words) == 2:
         assert call("recommend", mixture, "-g", "bread", *words, "--unknown", "skip").code == 0
-
-
-def test_a_run_is_not_continued_in_another_context(call, mixture, tmp_path, monkeypatch):
-    words, draw = ["sample", mixture, "-n", 40, "--seed", 5, "-o", tmp_path / "x.txt"], Proposer.draw_batch
-    batches = iter(range(1))
-
-    def interrupted(*args):
-        if next(batches, None) is None:
-            raise KeyboardInterrupt
-        return draw(*args)
-
-    monkeypatch.setattr(Proposer, "draw_batch", interrupted)
-    assert "--resume continues" in call(*words, "--at", "store=1").err
-    monkeypatch.setattr(Proposer, "draw_batch", draw)
-    assert "made with" in call(*words, "--at", "store=2", "--resume").err
-    assert "made with" in call(*words, "--resume").err
-    assert call(*words, "--at", "store=1", "--resume").code == 0
 
 
 @pytest.mark.parametrize(

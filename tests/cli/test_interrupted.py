@@ -1,4 +1,4 @@
-"""Ctrl-C, kill -9, a full disk, a reader that leaves: nothing is lost, and ``--resume`` ends with the same bytes."""
+"""Ctrl-C, kill -9, a full disk, a reader that leaves: files are whole or not there, and what continues a run ends with the same bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ import ndpp
 import only_posix
 from command import ENVIRONMENT, UNMEASURED, Done, Forked, end, has_epoch, launch, pausing, spawn
 from ndpp.cli import guard
-from ndpp.samplers import Exact
 from patience import HANG_SECONDS, until
 
 QUICK = ["-n", 800, "--seed", 7, "--size", 3]
@@ -35,66 +34,53 @@ def wait_for(condition, process: subprocess.Popen[bytes] | Forked) -> None:
         time.sleep(0.01)
 
 
-def baskets_in(journal: Path) -> int:
-    return journal.read_bytes().count(b"\n") - 1 if journal.exists() else 0
+@only_posix.signals
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_file_that_is_appended_to_ends_with_the_same_bytes(call, plain, tmp_path, number):
+    out = tmp_path / "out.txt"
+    with out.open("wb") as file:
+        process = spawn("sample", plain, *SAMPLE, *ENDLESS, cwd=tmp_path, stdout=file)
+        wait_for(lambda: out.read_bytes().count(b"\n") > 50, process)
+        process.send_signal(number)
+        done = end(process)
+    if number == signal.SIGINT:
+        told = "\nndpp: interrupted; --seed 7 --first N continues after N baskets\n"
+        assert (done.code, done.err) == (130, told)
+    lines = out.read_bytes().splitlines(keepends=True)
+    kept = b"".join(line for line in lines if line.endswith(b"\n"))
+    n = kept.count(b"\n")
+    rest = call("sample", plain, *SAMPLE, "-n", 30, "--first", n, "--jobs", 2)
+    whole = call("sample", plain, *SAMPLE, "-n", n + 30)
+    assert kept.decode() + rest.out == whole.out
 
 
 @only_posix.signals
-def test_a_run_interrupted_and_killed_ends_with_the_same_bytes(call, plain, tmp_path):
-    whole, out, part = (tmp_path / name for name in ("whole.csv", "out.csv", "out.csv.ndpp-part"))
-
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_file_is_whole_or_not_there(call, plain, tmp_path, number):
+    out = tmp_path / "out.csv"
     process = spawn("sample", plain, *SAMPLE, *ENDLESS, "-o", out, cwd=tmp_path)
-    wait_for(lambda: baskets_in(part) > 50, process)
-    process.send_signal(signal.SIGINT)
+    wait_for(lambda: list(tmp_path.iterdir()), process)
+    process.send_signal(number)
     done = end(process)
-    assert (done.code, done.out) == (130, "")
-    kept = baskets_in(part)
-    told = f"saved {kept:,} of 1,000,000 baskets in {str(part)!r}; --resume continues"
-    assert done.err == f"\nndpp: interrupted; {told}\n"
+    if number == signal.SIGINT:
+        told = f"\nndpp: interrupted; {str(out)!r} was not written; --first draws it in parts\n"
+        assert (done.code, done.out, done.err) == (130, "", told)
+        assert not list(tmp_path.iterdir())
     assert not out.exists()
-
-    told = call("info", part, "--json").json
-    assert (told["kind"], told["baskets"], told["seed"]) == ("unfinished baskets", kept, 7)
-
-    refused = call("sample", plain, *SAMPLE, *ENDLESS, "-o", out)
-    assert (refused.code, baskets_in(part)) == (1, kept)
-    assert "Continue it with --resume, or delete it" in refused.err
-    other = call("sample", plain, "-n", 1000, "--size", 4, "-o", out, "--resume")
-    assert "made with another sampler" in other.err
-
-    process = spawn("sample", plain, *SAMPLE, *ENDLESS, "-o", out, "--resume", "--jobs", 2, cwd=tmp_path)
-    wait_for(lambda: baskets_in(part) > kept + 50, process)
-    process.kill()
-    assert end(process).code == -signal.SIGKILL
-    assert not out.exists()
-
-    n = baskets_in(part) + 50
-    seedless = [word for word in SAMPLE if word not in ("--seed", 7)]  # the journal knows its seed
-    assert call("sample", plain, *seedless, "-n", n, "-o", out, "--resume").code == 0
-    assert call("sample", plain, *SAMPLE, "-n", n, "-o", whole).code == 0
-    assert out.read_bytes() == whole.read_bytes()
-    assert not part.exists()
+    assert call("sample", plain, *SAMPLE, "-n", 40, "-o", out).code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
 
 
-@pytest.mark.parametrize("prepared", [0, 1, 3])
-def test_completions_go_on_where_they_stopped(call, models, tmp_path, monkeypatch, prepared):
-    words = ["complete", models / "shelf.safetensors", "-", "--add", 1, "-n", 2, "--seed", 4, "-o"]
+@pytest.mark.parametrize("first", [0, 3, 4, 8])
+def test_completions_go_on_where_they_stopped(call, models, tmp_path, first):
+    words = ["complete", models / "shelf.safetensors", "-", "--add", 1, "-n", 2, "--seed", 4]
     half = "tea\t\nbread\tjam\nrice\t\npesto\ttea\n"
-    assert call(*words, tmp_path / "whole.txt", stdin=half).code == 0
-    complete, calls = Exact.to_complete, iter(range(prepared))
-
-    def interrupted(sampler, given, size):
-        if len(given) and next(calls, None) is None:
-            raise KeyboardInterrupt
-        return complete(sampler, given, size)
-
-    monkeypatch.setattr(Exact, "to_complete", interrupted)
-    done = call(*words, tmp_path / "out.txt", stdin=half)
-    assert done.code == 130
-    assert (f"saved {2 * prepared} of 8 baskets in" if prepared else "no basket was drawn yet") in done.err
-    monkeypatch.setattr(Exact, "to_complete", complete)
-    assert call(*words, tmp_path / "out.txt", "--resume", stdin=half).code == 0
-    assert (tmp_path / "out.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
+    whole = call(*words, stdin=half).out.splitlines()
+    assert call(*words, "--first", first, stdin=half).out.splitlines() == whole[first:]
+    table, part = (call(*words, "--to", "csv", *more, stdin=half).out.splitlines() for more in ((), ("--first", first)))
+    assert part[0] == table[0]
+    assert set(part[1:]) <= set(table[1:])
+    assert part[1:] == table[len(table) - len(part) + 1 :]
 
 
 @only_posix.signals
@@ -104,7 +90,7 @@ def test_on_standard_output_baskets_come_as_they_are_drawn(plain, tmp_path):
     first = process.stdout.readline()
     process.send_signal(signal.SIGINT)
     done = end(process)
-    assert (done.code, done.err) == (130, "\nndpp: interrupted\n")
+    assert (done.code, done.err) == (130, "\nndpp: interrupted; --seed 7 --first N continues after N baskets\n")
     assert len(first.split()) == 3
     assert all(len(line.split()) == 3 for line in done.out.splitlines())
 
@@ -147,7 +133,7 @@ def test_fit_interrupted_and_killed_ends_with_the_same_model(call, models, tmp_p
 
 
 @only_posix.limits
-def test_a_full_disk_loses_nothing(call, plain, tmp_path):
+def test_a_full_disk_leaves_nothing(call, plain, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", disk], capture_output=True, check=False)
@@ -159,17 +145,16 @@ def test_a_full_disk_loses_nothing(call, plain, tmp_path):
         done = end(spawn("sample", plain, *QUICK, "-o", out, cwd=tmp_path))
         assert (done.code, done.out) == (1, "")
         assert done.err == "ndpp: error: could not write the output: No space left on device\n"
-        assert not out.exists()
-        assert baskets_in(disk / "out.txt.ndpp-part") > 100
+        assert not list(disk.iterdir())
         subprocess.run(["mount", "-o", "remount,size=1m", disk], check=True)
-        assert call("sample", plain, *QUICK, "-o", out, "--resume").code == 0
+        assert call("sample", plain, *QUICK, "-o", out).code == 0
         assert out.read_bytes() == whole.read_bytes()
     finally:
         subprocess.run(["umount", disk], check=True)
 
 
 @only_posix.limits
-def test_a_file_that_may_not_grow_loses_nothing(call, plain, tmp_path):
+def test_a_file_that_may_not_grow_leaves_nothing(call, plain, tmp_path):
     import resource
 
     whole, out = tmp_path / "whole.txt", tmp_path / "out.txt"
@@ -178,8 +163,8 @@ def test_a_file_that_may_not_grow_loses_nothing(call, plain, tmp_path):
     limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (4096, 4096))
     done = end(spawn("sample", plain, *QUICK, "-o", out, cwd=tmp_path, env=UNMEASURED, preexec_fn=limit))
     assert (done.code, done.err) == (1, "ndpp: error: could not write the output: File too large\n")
-    assert not out.exists()
-    assert call("sample", plain, *QUICK, "-o", out, "--resume").code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["whole.txt"]
+    assert call("sample", plain, *QUICK, "-o", out).code == 0
     assert out.read_bytes() == whole.read_bytes()
 
 
@@ -476,50 +461,3 @@ def test_experiments_that_were_finished_are_kept(call, tmp_path, monkeypatch):
     assert call(*words, "--resume").code == 0
     assert (tmp_path / "out" / "table3.json").stat().st_mtime_ns == before
     assert (tmp_path / "out" / "map-init.json").exists()
-
-
-HELD = """
-import os, time
-from ndpp.cli.journal import Journal
-append = Journal.append
-def append_and_wait(journal, baskets):
-    append(journal, baskets)
-    while len(journal) > 20 and not os.path.exists("go on"):
-        time.sleep(0.01)
-Journal.append = append_and_wait
-"""
-
-
-@only_posix.signals
-def test_two_commands_for_one_file_do_not_mix(call, plain, tmp_path):
-    out, part = tmp_path / "out.txt", tmp_path / "out.txt.ndpp-part"
-    assert call("sample", plain, "-n", 400, *SAMPLE, "-o", tmp_path / "whole.txt").code == 0
-    held = partial(exec, HELD, {})
-    first = spawn("sample", plain, "-n", 400, *SAMPLE, "-o", out, cwd=tmp_path, preexec_fn=held)
-    wait_for(lambda: baskets_in(part) > 20, first)
-    try:
-        for words in (
-            ["-n", 400, *SAMPLE, "-o", out],
-            ["-n", 400, *SAMPLE, "-o", out, "--resume"],
-            ["-n", 9, "--seed", 1, "-o", out],
-        ):
-            second = call("sample", plain, *words)
-            assert second.code == 1
-            assert (
-                second.err
-                == f"ndpp: error: another process is writing {str(out)!r}. Wait for it to end, or name another file\n"
-            )
-        assert not out.exists()
-    finally:
-        (tmp_path / "go on").touch()
-    assert end(first).code == 0
-    assert out.read_bytes() == (tmp_path / "whole.txt").read_bytes()
-
-
-def test_the_file_that_is_read_is_not_taken_for_a_journal(call, models, tmp_path):
-    part = tmp_path / "y.txt.ndpp-part"
-    part.write_text("tea\n")
-    done = call("complete", models / "shelf.safetensors", part, "--add", 1, "-o", tmp_path / "y.txt")
-    assert done.code == 1
-    assert "is not a journal of baskets" in done.err
-    assert part.read_text() == "tea\n"

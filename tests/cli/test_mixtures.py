@@ -11,7 +11,6 @@ import ndpp
 from command import run
 from ndpp import answers
 from ndpp.cli.output import cell
-from ndpp.samplers import Proposer
 
 
 @pytest.fixture(params=["trips", "mixture"])
@@ -41,23 +40,6 @@ def test_one_mission(call, mixture):
         drawn = call(*words, i).json
         assert drawn["baskets"] == law.sample(8, mission=mission.components, rng=5).to_lists()
         assert call(*words, mission.name).json["baskets"] == drawn["baskets"]
-
-
-def test_a_run_of_a_mission_is_not_continued_with_another(call, mixture, tmp_path, monkeypatch):
-    words = ["sample", mixture, "-n", 40, "--seed", 5, "-o", tmp_path / "x.txt", "--mission"]
-    draw, batches = Proposer.draw_batch, iter(range(1))
-
-    def interrupted(*args):
-        if next(batches, None) is None:
-            raise KeyboardInterrupt
-        return draw(*args)
-
-    monkeypatch.setattr(Proposer, "draw_batch", interrupted)
-    assert "--resume continues" in call(*words, 1).err
-    monkeypatch.setattr(Proposer, "draw_batch", draw)
-    assert "made with another mission" in call(*words, 2, "--resume").err
-    assert call(*words, 1, "--resume").code == 0
-    assert len((tmp_path / "x.txt").read_text(encoding="utf-8").splitlines()) == 40
 
 
 def test_completions_are_exact_samples(call, model):

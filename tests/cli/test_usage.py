@@ -59,7 +59,7 @@ def test_version(call):
         (["sample", "SHELF", "--sampler", "gibbs"], "'gibbs' is not one of exact, walk, rejection-walk"),
         (["sample", "SHELF", "--sampler", "naive"], "'naive' is not one of"),
         (["diagnose", "SHELF", "--walk", "clock"], "'clock' is not one of walk, rejection-walk"),
-        (["sample", "SHELF", "--resume"], "--resume continues the file named by -o"),
+        (["sample", "SHELF", "--resume"], "with the same --seed, --first N continues"),
         (["sample", "SHELF", "--json", "--to", "csv"], "use either --json or --to"),
         (["sample", "SHELF", "--sampler", "walk", "-g", "tea", "-k", "3"], "--given needs --sampler exact"),
         (["sample", "SHELF", "--sampler", "cholesky", "-k", "3"], "any size"),

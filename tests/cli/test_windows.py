@@ -6,9 +6,6 @@ import sys
 
 import pytest
 
-from ndpp.cli import deliver
-from ndpp.cli.journal import Journal
-
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="which files are open is read from /proc")
 
 
@@ -28,23 +25,6 @@ def test_baskets_are_drawn_into_a_file_and_over_it(call, shelf, tmp_path, suffix
         contents.append(out.read_bytes())
     assert contents[0] == contents[1]
     assert [path.name for path in tmp_path.iterdir()] == [out.name]
-
-
-def test_an_interrupted_run_is_resumed(call, shelf, tmp_path, monkeypatch):
-    words = ["sample", shelf, "-n", 30, "--size", 2, "--seed", 1, "-o"]
-    assert call(*words, tmp_path / "whole.txt").code == 0
-    append = Journal.append
-
-    def interrupted(self: Journal, baskets: object) -> None:
-        append(self, baskets[:7])
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(deliver.Journal, "append", interrupted)
-    assert call(*words, tmp_path / "out.txt").code == 130
-    monkeypatch.setattr(deliver.Journal, "append", append)
-    assert call(*words, tmp_path / "out.txt", "--resume").code == 0
-    assert (tmp_path / "out.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.txt", "whole.txt"]
 
 
 def test_a_model_is_fitted_and_told_of(call, models, tmp_path):

@@ -263,13 +263,12 @@ def interrupt_case(seed: int) -> None:
             os.waitstatus_to_exitcode(status) == 128 + number,
             f"{kind} ended with status {status}: {said.read_text()}",
         )
-        part = output.with_name("out.txt.ndpp-part")
+        part = output.with_name("out.txt.ndpp-part")  # of training alone
         check(part.exists() == ("saved" in told), f"{kind} said {told!r} and left {sorted(os.listdir(name))}")
         left = sorted(set(os.listdir(name)) - {"said.txt", part.name})
         check(not left, f"{kind} left {left}")
         if part.exists():
-            n = ["-n", part.read_bytes().count(b"\n") - 1] if kind == "sample" else ["--minutes", 0]
-            code, error = quietly([*command(kind, output), *long, *n, "--resume"])
+            code, error = quietly([*command(kind, output), *long, "--minutes", 0, "--resume"])
             check(code == 0 and not part.exists(), f"{kind} cannot be continued: {error}")
 
 

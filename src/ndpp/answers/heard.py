@@ -10,13 +10,11 @@ import numpy as np
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_choice
 from ndpp.answers.conditions import Names
-from ndpp.answers.personal import NamedCustomer
-from ndpp.answers.prepared import Prepared
+from ndpp.answers.prepared import NamedCustomer, Prepared
 from ndpp.answers.records import Item
 from ndpp.baskets.labels import word_of
 from ndpp.errors import InvalidInputError
-from ndpp.laws.ask import NO_ITEMS, Ask, Conditions, Factors
-from ndpp.laws.law import Law
+from ndpp.laws.ask import NO_ITEMS, Conditions, Factors
 from ndpp.laws.limits import Limit
 
 NEARLY_ZERO = 1e-12
@@ -60,7 +58,7 @@ class Heard(NamedTuple):
         """Return what is said (``ndpp.answers.conditions.Said``), checked."""
         own = Prepared.of(model)
         skipped: list[Item] | None = [] if check_choice(unknown, "unknown", ("error", "skip")) == "skip" else None
-        given, person = own.ids(basket, skipped=skipped), NamedCustomer.of(own, customer, history, skipped)
+        given, person = own.ids(basket, skipped=skipped), own.whose(customer, history, skipped)
         factors = own.factors_of(boost, skipped)
         only = None if candidates is None else own.ids(candidates, "candidates", skipped)
         never = own.ids(exclude, "exclude", skipped)
@@ -108,31 +106,16 @@ class Heard(NamedTuple):
         return self.own.under(self.own.law.ask(boost=boost, context=self.context, mission=self.mission))
 
     def drawing(self, size: int | None) -> tuple[Prepared, Conditions]:
-        """Return the model that baskets of this size are drawn from, and what is asked of it."""
-        self._check_apart()
-        ask = self.own.law.ask(boost=self.factors, given=self.given, context=self.context, mission=self.mission)
-        rest: Conditions = {"size": size, "given": self.given, "exclude": self.exclude, "limits": self.limits}
-        if self.candidates is not None:
-            rest["candidates"] = self.candidates
-        return self.own.under(ask._replace(given=NO_ITEMS), self.person), rest
+        """Return the model that baskets of this size are drawn from, and what is asked of its sampler: together ``law.sample(…)``.
 
-    def shared(self) -> tuple[Law, IntArray]:
-        """Return the law of several baskets, whose items are ``given``, and those of them that only baskets that begin with them hold.
-
-        Such items are no candidates, or out of stock: each may be in its own basket, and others do not get it.
+        The model is the same for all baskets, so that what it prepares serves the next one, too.
         """
-        alone, for_all = self._ask_of(NO_ITEMS), self._ask_of(self.given)
-        own = self.own.under(for_all._replace(given=NO_ITEMS), self.person)
-        return own.law, np.setdiff1d(alone.excluded, for_all.excluded)
-
-    def _ask_of(self, given: IntArray) -> Ask:
-        self._check_apart()
-        return self.own.law.ask(
-            given=given, exclude=self.exclude, candidates=self.candidates, boost=self.factors, context=self.context, mission=self.mission
-        )  # fmt: skip
-
-    def _check_apart(self) -> None:
-        """Raise if a basket that is drawn shall begin with an item that is excluded; lists may leave out what is there already."""
         both = np.intersect1d(self.given, self.exclude)
-        if len(both):
+        if len(both):  # lists may leave out what is there already
             raise InvalidInputError(f"{self.own.names(both)[0]!r} is both given and excluded; it can be one of them")
+        ask = self.own.law.ask(
+            given=self.given, exclude=self.exclude, candidates=self.candidates, boost=self.factors, context=self.context,
+            mission=self.mission,
+        )  # fmt: skip
+        rest: Conditions = {"size": size, "given": self.given, "exclude": ask.excluded, "limits": self.limits}
+        return self.own.under(ask.of_law, self.person), rest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
-from typing import Protocol, TypeVar, Unpack
+from typing import NamedTuple, TypeVar, Unpack
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from ndpp.answers.search import LabelIndex
 from ndpp.answers.table import ItemTable
 from ndpp.customers import Customers
 from ndpp.errors import InvalidInputError
-from ndpp.laws.ask import Ask, Conditions, Factors, Whose
+from ndpp.laws.ask import Ask, Conditions, Factors
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit
 from ndpp.samplers import Sampler
@@ -49,12 +49,27 @@ class once(cached_property[T]):
             return found
 
 
-class NamedPerson(Whose, Protocol):
-    """A customer whom caches know."""
+class NamedCustomer(NamedTuple):
+    """A customer, by id or by a history of baskets, oldest first; ``bought`` is how often they buy their own items."""
+
+    customers: Customers
+    bought: Mapping[int, float]
+    customer: str | None = None
+    history: tuple[tuple[int, ...], ...] | None = None
+
+    @property
+    def kind(self) -> str:
+        """How much is known: by "history", or of a "known" or a "new" customer."""
+        return "history" if self.history is not None else "known" if self.bought else "new"
 
     @property
     def key(self) -> Hashable:
-        """What tells one customer from another."""
+        """What caches know this customer by."""
+        return id(self.customers), self.customer, self.history
+
+    def over(self, law: Law) -> tuple[FloatArray | None, FloatArray | None]:
+        """Return the weights of the components in this customer's baskets, and factors of the items within each component."""
+        return self.customers.person(self.customer, history=self.history).over(law)
 
 
 class Prepared:
@@ -150,9 +165,41 @@ class Prepared:
             return (self.law.component(mission),)
         raise InvalidInputError(f"there is no mission {mission!r}; ndpp info lists all {len(found)}")
 
+    # -- customers -----------------------------------------------------------------------------------------------------------
+
+    def whose(
+        self, customer: str | int | None, history: Sequence[Names] | None, skipped: list[Item] | None = None
+    ) -> NamedCustomer | None:
+        """Return whom a question names; None if it names nobody."""
+        if history is None:
+            return None if customer is None else self.each_of([customer])[0]
+        if customer is not None:
+            raise InvalidInputError("name a customer or give a history, not both", argument="customer")
+        baskets = tuple(tuple(self.ids(basket, "history", skipped).tolist()) for basket in history)
+        known = self._known("history")
+        return NamedCustomer(known, known.bought(history=baskets)[0], history=baskets)
+
+    def each_of(self, customers: Sequence[str | int]) -> list[NamedCustomer]:
+        """Return customers by their ids."""
+        known, names = self._known("customer"), list(map(str, customers))
+        return [NamedCustomer(known, bought, name) for bought, name in zip(known.bought(names), names)]
+
+    def _known(self, argument: str) -> Customers:
+        """Return the customers of the model; raise if it has none."""
+        if self.customers is None:
+            advice = "Name a file of customers with {customers}"
+            raise InvalidInputError("needs customers, and this model has none", argument=argument, advice=advice)
+        return self.customers
+
+    @property
+    def people(self) -> Customers:
+        """The customers, over this law."""
+        assert self.customers is not None
+        return self.customers
+
     # -- conditions ----------------------------------------------------------------------------------------------------------
 
-    def under(self, ask: Ask, person: NamedPerson | None = None) -> Prepared:
+    def under(self, ask: Ask, person: NamedCustomer | None = None) -> Prepared:
         """Return the model under conditions, of which the last few are kept; itself, if nothing is said."""
         own: Prepared = self
         if ask.weights is not None or ask.factors is not None or len(ask.excluded):
@@ -167,12 +214,6 @@ class Prepared:
             if len(self._kept) > KEPT:
                 del self._kept[next(iter(self._kept))]
         return found
-
-    @property
-    def people(self) -> Customers:
-        """The customers, over this law."""
-        assert self.customers is not None
-        return self.customers
 
     # -- what many answers share ---------------------------------------------------------------------------------------------
 
@@ -243,7 +284,7 @@ class Prepared:
 class Conditional(Prepared):
     """A model under conditions, of a customer if one is named. It has the missions of the ``plain`` one, so that they keep their names."""
 
-    def __init__(self, plain: Prepared, ask: Ask, person: NamedPerson | None = None) -> None:
+    def __init__(self, plain: Prepared, ask: Ask, person: NamedCustomer | None = None) -> None:
         self.plain, self.ask, self.person = plain, ask, person
         self.table, self.customers = plain.table, plain.customers
         self._lock, self._kept = threading.RLock(), {}

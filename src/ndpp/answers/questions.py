@@ -18,8 +18,7 @@ from ndpp.answers.atlas import draw_map
 from ndpp.answers.conditions import Names, Said
 from ndpp.answers.heard import Heard
 from ndpp.answers.mission import find_missions
-from ndpp.answers.personal import NamedCustomer
-from ndpp.answers.prepared import MAPPED, MISSIONS, Prepared
+from ndpp.answers.prepared import MAPPED, MISSIONS, NamedCustomer, Prepared
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.inference import PerCategory, Ranking, Recommendation, Recommendations
@@ -63,7 +62,11 @@ def recommend(
     order: Order = {"n": n, "ranking": ranking, "damping": damping, "support": support, "per_category": per_category}
     own, given, person, listed = heard.listing(), heard.given, heard.person, _listed(heard, heard.person, order)
     rule = Rule.of(own.law, popularity=own.popularity, **listed)
-    best = rule.best_for(given) if person is None else own.people.recommend(basket=given, **person.asked, **listed)
+    best = (
+        rule.best_for(given)
+        if person is None
+        else own.people.recommend(person.customer, given, history=person.history, **listed)
+    )
     return _recommended(own, given, rule, best, person, why=why, ids=ids, skipped=heard.skipped)
 
 
@@ -87,7 +90,7 @@ def recommend_each(
     that have begun.
     """
     heard = Heard.of(model, np.unique(baskets.indices), **said)
-    people = [None] * len(baskets) if customers is None else NamedCustomer.each(heard.own, customers)
+    people = [None] * len(baskets) if customers is None else heard.own.each_of(customers)
     order: Order = {"n": n, "ranking": ranking, "damping": damping, "support": support, "per_category": per_category}
     own, listed = heard.listing(), _listed(heard, next(iter(people), None), order)
     rule = Rule.of(own.law, popularity=own.popularity, **listed)
@@ -170,7 +173,10 @@ def _recommended(
         everybody = scores_of_one(own.law, basket, whole=ranking.is_whole)
         usual = best._replace(scores=(everybody / rule.shown)[best.items])
         if ranking.is_whole:  # shares of all baskets with one more item: the customer's weigh more
-            total = float(scores_of_one(own.people.law(**person.asked), basket, whole=True).sum() / everybody.sum())
+            total = float(
+                scores_of_one(own.people.law(person.customer, history=person.history), basket, whole=True).sum()
+                / everybody.sum()
+            )
     if why:
         items = _reasons(own, basket, usual, ranking, ids=ids)
     else:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
-import numpy as np
 import typer
 
+from ndpp._types import Items
 from ndpp.baskets import Baskets
 from ndpp.cli import files
 from ndpp.cli import options as o
 from ndpp.cli.customers import Who
 from ndpp.cli.deliver import BasketOutput, Starts, deliver
-from ndpp.cli.journal import read_made_with
 from ndpp.cli.lists import Lists
-from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit
 from ndpp.samplers import Sampler
@@ -49,7 +46,9 @@ def sampler_option(help: str, specs: dict[str, SamplerSpec]) -> Any:
     return typer.Option(metavar="NAME", help=f"{help}: {', '.join(specs)}.", autocompletion=complete, callback=check)
 
 
-def prepare(name: str, law: Law, request: Request, limits: Sequence[Limit] = ()) -> Sampler:
+def prepare(
+    name: str, law: Law, request: Request, exclude: Items = (), limits: Limit | Sequence[Limit] = ()
+) -> Sampler:
     """Return a prepared sampler of baskets that keep limits; a request that it cannot meet is a usage error."""
     spec, exact = SPECS[name], f"--sampler {EXACT.name}"
     # The samplers of the literature are defined for a single kernel.
@@ -61,11 +60,14 @@ def prepare(name: str, law: Law, request: Request, limits: Sequence[Limit] = ())
     is_plain = request.steps is None and request.start == "uniform"
     files.require(spec.is_chain or is_plain, f"--steps and --start are for walks; {name} is not a walk")
     files.require(spec.on_gpu or request.device == "cpu", f"--device needs {exact}; others run on the CPU")
-    if limits:
-        files.require(spec is EXACT, f"--limit needs {exact}")
-        ready: Sampler = law.sampler(size=request.size, given=request.given, device=request.device, limits=limits)
-        return ready
-    return spec.prepare(cast(LowRankKernel, law), request)
+    files.require(spec is EXACT or not limits, f"--limit needs {exact}")
+    kernel = None if spec is EXACT else law.exclude(exclude).as_kernel
+    if kernel is not None:
+        return spec.prepare(kernel, request)
+    ready: Sampler = law.sampler(
+        size=request.size, given=request.given, exclude=exclude, limits=limits, device=request.device
+    )
+    return ready
 
 
 def sample(
@@ -84,17 +86,18 @@ def sample(
     writing: o.Writing,
     encoding: o.Encoding = None,
     unknown: o.UnknownItems = o.Unknown.error,
-    resume: o.Resume = False,
+    resume: o.NoResume = False,
 ) -> None:
     """Draw baskets from a model, one per line on standard output or into a file.
 
-    Baskets are written as they are drawn. With -o, FILE.ndpp-part holds them until FILE is complete; after Ctrl-C, a crash or a
-    full disk, the same command with --resume continues and produces the same file.
+    Baskets are written to standard output as they are drawn, and to a file once all are. Basket i depends on the seed and i alone, so
+    that --first continues a run that was interrupted, or draws a large file in parts.
 
     \b
     Examples:
       ndpp sample model.safetensors -n 20 --size 5 --seed 1
       ndpp sample model.safetensors -n 1000000 --jobs -1 -o baskets.parquet
+      ndpp sample model.safetensors -n 500000 --seed 1 --first 500000 >> baskets.txt
       ndpp sample model.safetensors -n 5 --given bread,butter --exclude tea
       ndpp sample model.safetensors -n 5 --at store=3 --at weekday=Sunday
       ndpp sample model.safetensors -n 5 --candidates-file stock.txt --unknown skip
@@ -102,28 +105,26 @@ def sample(
       ndpp sample model.safetensors -n 5 --boost factors.csv --customers shop.customers --customer 17
       ndpp sample model.safetensors -n 500 | ndpp evaluate model.safetensors -
     """
-    whole = files.load_model(model)
-    target = BasketOutput.checked(writing, whole.labels, model, *conditions.files, *who.files, resume=resume)
+    law = files.load_model(model)
+    target = BasketOutput.checked(writing, law.labels, model, *conditions.files, *who.files, first=first)
     lists = Lists(conditions, writing.ids, encoding, unknown)
-    fixed = files.item_ids(whole, given, ids=writing.ids)
-    heard = lists.heard(whole, whole.one_basket(fixed), who)
-    allowed, _ = heard.shared()
-    ready = prepare(sampler, allowed, Request(size, fixed, steps, start, drawing.device), heard.limits)
+    fixed = files.item_ids(law, given, ids=writing.ids)
+    heard = lists.heard(law, law.one_basket(fixed), who)
+    own, asked = heard.drawing(size)
+    request = Request(size, fixed, steps, start, drawing.device)
+    ready = prepare(sampler, own.law, request, asked["exclude"], heard.limits)
     engine = "cpu" if ready.engine is None else "cuda"  # each draws other baskets from the same seed
-    seed = _seed(drawing.seed, writing.output, resume=resume)
+    seed = secrets.randbelow(2**32) if drawing.seed is None else drawing.seed
     made_with = {
         "seed": seed, "first": first, "model_crc32": files.fingerprint(model), "sampler": sampler, "size": size,
         "given": fixed.tolist(), **lists.told(heard), "steps": steps, "start": start, "device": engine,
     }  # fmt: skip
-
-    def draw(done: int) -> Iterator[Baskets]:
-        for begin in range(done, number, BLOCK):
-            count = min(BLOCK, number - begin)
-            yield from (
-                part.baskets for part in ready.stream(count, rng=seed, n_jobs=drawing.jobs, first=first + begin)
-            )
-
-    deliver(draw, number, target, made_with=made_with, resume=resume)
+    parts = (
+        part.baskets
+        for begin in range(0, number, BLOCK)
+        for part in ready.stream(min(BLOCK, number - begin), rng=seed, n_jobs=drawing.jobs, first=first + begin)
+    )
+    deliver(parts, number, target, made_with=made_with)
 
 
 def complete(
@@ -137,9 +138,10 @@ def complete(
     conditions: o.ConditionOptions,
     who: Who,
     drawing: o.Drawing,
+    first: Annotated[int, o.number(FIRST)] = 0,
     writing: o.Writing,
     reading: o.ReadingFor,
-    resume: o.Resume = False,
+    resume: o.NoResume = False,
 ) -> None:
     """Complete baskets: draw the remaining items exactly, given those that are in them.
 
@@ -150,41 +152,30 @@ def complete(
       ndpp complete model.safetensors half.csv --limit 'price<=20' --table products.csv
       cat half.txt | ndpp complete model.safetensors - --add 1
     """
-    whole = files.load_model(model)
+    law = files.load_model(model)
     files.require(size is None or add is None, "use either --size, for the whole basket, or --add, for the new items")
-    target = BasketOutput.checked(writing, whole.labels, model, baskets, *conditions.files, *who.files, resume=resume)
-    starts = files.given_baskets(whole, given, baskets, reading, ids=writing.ids)
+    target = BasketOutput.checked(writing, law.labels, model, baskets, *conditions.files, *who.files, first=first)
+    starts = files.given_baskets(law, given, baskets, reading, ids=writing.ids)
     target = target._replace(starts=Starts(starts, number, from_file=baskets is not None))
     lists = Lists(conditions, writing.ids, reading.encoding, reading.unknown)
-    heard = lists.heard(whole, starts, who)
-    allowed, apart = heard.shared()
+    heard = lists.heard(law, starts, who)
+    own, _ = heard.drawing(None)
     sizes = [size if add is None else n_given + add for n_given in starts.sizes.tolist()]
     if baskets is not None:
-        files.check_sizes(allowed, starts, sizes)
-    seed = _seed(drawing.seed, writing.output, resume=resume)
-    made_with: dict[str, Any] = {
-        "seed": seed, "model_crc32": files.fingerprint(model), "number": number, "size": size, "add": add, "device": drawing.device,
-        **lists.told(heard), "given": [items.tolist() for items in starts],
+        files.check_sizes(own.law, starts, sizes)
+    seed = secrets.randbelow(2**32) if drawing.seed is None else drawing.seed
+    made_with = {
+        "seed": seed, "first": first, "model_crc32": files.fingerprint(model), "number": number, "size": size, "add": add,
+        "device": drawing.device, **lists.told(heard), "given": [items.tolist() for items in starts],
     }  # fmt: skip
 
-    def draw(done: int) -> Iterator[Baskets]:
-        for i in range(done // number, len(starts)):
+    def parts() -> Iterator[Baskets]:
+        for i in range(first // number, len(starts)):
             if i % TOGETHER == 0:
-                prepare_given(allowed, starts[i : i + TOGETHER], allowed._memory)
-            begin, own = max(done, i * number), starts[i]
-            others = np.setdiff1d(apart, own)
-            ready = allowed.sampler(
-                size=sizes[i], given=own, exclude=others, device=drawing.device, limits=heard.limits
-            )
+                prepare_given(own.law, starts[i : i + TOGETHER], own.law._memory)
+            begin, (_, asked) = max(first, i * number), heard._replace(given=starts[i]).drawing(sizes[i])
+            ready = own.law.sampler(device=drawing.device, **asked)
             drawn = ready.stream((i + 1) * number - begin, rng=seed, n_jobs=drawing.jobs, first=begin)
             yield from (part.baskets for part in drawn)
 
-    deliver(draw, number * len(starts), target, made_with=made_with, resume=resume)
-
-
-def _seed(seed: int | None, output: Path | None, *, resume: bool) -> int:
-    """Return the seed that was given, that of the run to continue, or a fresh one."""
-    if seed is not None:
-        return seed
-    old = read_made_with(output) if resume and output is not None and files.is_regular(output) else None
-    return secrets.randbelow(2**32) if old is None else int(old["seed"])
+    deliver(parts(), max(0, number * len(starts) - first), target, made_with=made_with)

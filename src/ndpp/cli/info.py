@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -18,7 +17,6 @@ from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.files import Source, check_table, fingerprint, load_model
-from ndpp.cli.journal import read_made_with
 from ndpp.cli.output import Report, emit
 from ndpp.laws.files import load_header
 from ndpp.laws.gate import Gain, some_of
@@ -54,7 +52,7 @@ def info(
     """
     check_table(output, file)
     source = Source(file, reading)
-    if file.endswith(".ndpp-part"):
+    if file.endswith(".ndpp-part") and _is_model(source):
         report = _unfinished(Path(file))
     elif _is_model(source):
         report = _model(Path(file), top, sizes=sizes)
@@ -135,16 +133,10 @@ def _baskets(baskets: Baskets, name: str, top: int) -> Report:
 
 
 def _unfinished(path: Path) -> Report:
-    """Describe what an interrupted run left: baskets in a journal, or the state of training."""
-    if _is_model(Source(os.fspath(path))):
-        with safe_open(path, framework="np") as file:
-            record = json.loads((file.metadata() or {}).get("record", "{}"))
-        history = record.get("history", [])
-        facts: dict[str, Any] = {"kind": "unfinished training", "epochs": len(history), **record.get("made_with", {})}
-    else:
-        made_with = read_made_with(path.with_suffix(""))
-        with open(path, "rb") as lines:
-            facts = {"kind": "unfinished baskets", "baskets": max(0, sum(1 for _ in lines) - 1), **(made_with or {})}
+    """Describe what interrupted training left."""
+    with safe_open(path, framework="np") as file:
+        record = json.loads((file.metadata() or {}).get("record", "{}"))
+    facts = {"kind": "unfinished training", "epochs": len(record.get("history", [])), **record.get("made_with", {})}
     return Report(facts, _facts(facts, path.name), notes=["", "Run the interrupted command with --resume to continue."])
 
 

@@ -90,6 +90,13 @@ def _output(path: Path | None) -> Path | None:
     return None if str(path) in ("-", "/dev/stdout") else path
 
 
+def _no_resume(wanted: bool) -> None:
+    if wanted:
+        raise typer.BadParameter(
+            "draws have no --resume any more: with the same --seed, --first N continues after N baskets"
+        )
+
+
 _MODEL = "A model file, as written by [bold]ndpp fit[/]."
 _REPLACED = "Write to this file instead of standard output; it is replaced atomically."
 _NUMBERS = "Whether integers in the file are labels (default), or ids, that is, positions in the catalogue."
@@ -128,6 +135,7 @@ Device = Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda or cuda:1."
 Output = Annotated[Path | None, file(_REPLACED, "--output", "-o", callback=_output)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted run, to the same result.")]
+NoResume = Annotated[bool, typer.Option("--resume", hidden=True, callback=_no_resume)]
 Ids = Annotated[bool, typer.Option("--ids", help="Read and print ids (0, 1, 2, …) even if the model has labels.")]
 AsLabels = Annotated[bool | None, typer.Option("--labels/--ids", help=_NUMBERS)]
 Encoding = Annotated[str | None, typer.Option(metavar="NAME", help="Encoding of the file; default: UTF-8.")]

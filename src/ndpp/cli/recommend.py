@@ -265,19 +265,22 @@ def map_(
     starts = given_baskets(law, given, baskets, reading, ids=writing.ids)
     lists = Lists(conditions, writing.ids, reading.encoding, reading.unknown)
     heard = lists.heard(law, starts, who)
-    allowed, apart = heard.shared()
-    joining = np.setdiff1d(np.arange(law.n_items), apart) if len(apart) else None
+    allowed = heard.drawing(None)[0].law
     if baskets is not None:
         check_sizes(allowed, starts, [size] * len(starts))
     found: list[list[int]] = []
     gaps: list[float] = []
     with progress(len(starts), "building", show=len(starts) > 1) as bar:
         for items in starts:
-            how_to: dict[str, Any] = {"given": items, "candidates": joining, "limits": heard.limits}
+            excluded = heard._replace(given=items).drawing(size)[1]["exclude"]
+            joining = np.setdiff1d(np.arange(law.n_items), excluded) if len(excluded) else None
             if best:
-                one = best_set(allowed, size, **how_to)
+                one = best_set(allowed, size, given=items, candidates=joining, limits=heard.limits)
+                found.append(one.items.tolist())
                 gaps.append(one.gap)
-            found.append((one.items if best else greedy_map(allowed, size, **how_to)).tolist())
+            else:
+                items = greedy_map(allowed, size, given=items, candidates=joining, limits=heard.limits)
+                found.append(items.tolist())
             bar.advance()
     plain, told = heard.in_situation().law, lists.told(heard)
     head: dict[str, Any] = {

@@ -17,6 +17,7 @@ whose sets are mostly too large have a small b_c, and are hardly ever proposed. 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property, partial
 from math import isqrt
 from typing import Any, ClassVar
@@ -497,6 +498,20 @@ def _size_chances(mean: FloatArray, variance: FloatArray, size: int) -> FloatArr
     return np.where(abs(size - mean) <= FAR * spread, np.where(variance > 1.05 * mean, wide, normal), 0.0)
 
 
+@dataclass(frozen=True, eq=False)
+class TiesWithoutItems:
+    """A mixture without excluded items, and what draws from it."""
+
+    mixture: SharedTies
+    memory: Memory
+    grows: ClassVar[bool] = True
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of both."""
+        return self.mixture.odds.nbytes + self.memory.n_bytes
+
+
 def prepare_ties(mixture: SharedTies, asked: Asked) -> Sampler:
     """Weigh the components; refuse what cannot be drawn.
 
@@ -512,8 +527,11 @@ def prepare_ties(mixture: SharedTies, asked: Asked) -> Sampler:
             never = Limits.of([Limit(excluded.tolist(), most=0, name="excluded")], mixture)
             accepted = Acceptance.of(never, np.zeros((len(weights), 1)), is_tilted=False)
             return _proposer(mixture, ids, weights, drawers, accepted)
-    rest, memory = mixture.exclude(excluded), asked.memory
-    memory = memory if rest is mixture else Memory(memory.budget)
+    rest, memory = mixture, asked.memory
+    if len(excluded):
+        key = "without", mixture.nonempty, mixture.weights.tobytes(), np.sort(excluded).tobytes()
+        found = memory.remember(key, lambda: TiesWithoutItems(mixture.exclude(excluded), Memory(asked.memory.budget)))
+        rest, memory = found.mixture, found.memory
     # Given all items, ties have no conditional; families, given all theirs, still have one.
     if rest.patterns is None and len(ids) == rest.base.n_rows:
         rest.responsibilities(ids)  # raises if they never occur together

@@ -94,7 +94,7 @@ class Served(Prepared):
         try:
             with stopping(UNDER_WAY.give_way):
                 if self.sizes is None:
-                    Heard.of(self).listing().prepare_components()
+                    Heard.of(self).drawing(None)[0].prepare_components()
                     self.sizes = self.law.size_distribution()
                 items = np.sort(self.index.popular[:SIZED_ITEMS])
                 self._sized = dict(zip(items.tolist(), self.law.sizes_with(items).astype(np.float32)))
