@@ -63,7 +63,7 @@ class NamedCustomer(NamedTuple):
         return "history" if self.history is not None else "known" if self.bought else "new"
 
     @property
-    def key(self) -> Hashable:
+    def key(self) -> tuple[object, ...]:
         """What caches know this customer by."""
         return id(self.customers), self.customer, self.history
 

@@ -48,7 +48,7 @@ class Starts(NamedTuple):
             added = [item for item in row if item not in given]
             yield Drawn(tuple(map(name, given + added)), tuple(map(name, added)))
 
-    def table(self, drawn: Iterable[Drawn], first: int) -> Iterator[list[object]]:
+    def table(self, drawn: Iterable[Drawn], first: int) -> Iterator[Sequence[object]]:
         """Yield the lines of a table of these columns."""
         for i, (key, one) in enumerate(zip(self.ids[first:], drawn), first):
             start = [key, i % self.number + 1] if COMPLETION in self.header else [key]
