@@ -171,11 +171,16 @@ def encode(values: Any, labels: tuple[str, ...] | None, *, unknown: str) -> tupl
         distinct = set(values)
         numbers = all(map(is_integer, distinct))
         labels = check_labels(sorted(distinct, key=(lambda word: (int(word), word)) if numbers else None))
-    place = {label: i for i, label in enumerate(labels or ())}
-    ids = np.fromiter((place.get(value, -1) for value in values), np.int64, len(values))
+    ids = places(values, labels or ())
     if unknown == "error" and (ids < 0).any():
         raise UnknownLabelError(values[int(np.argmin(ids))], labels or ())
     return ids, labels
+
+
+def places(names: Iterable[object], catalogue: Iterable[object]) -> IntArray:
+    """Return the position of each name in a catalogue, −1 for those that it lacks."""
+    place = {name: i for i, name in enumerate(catalogue)}
+    return np.array([place.get(name, -1) for name in names], np.int64)
 
 
 def _not_an_id(code: int) -> InvalidInputError:

@@ -8,27 +8,25 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import partial
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 import numpy as np
-from scipy.special import softmax
 
-from ndpp._types import AnyArray, FloatArray, Items, RngLike
+from ndpp._types import AnyArray, Items, RngLike
 from ndpp._validation import check_items
 from ndpp.baskets import Baskets
-from ndpp.baskets.labels import many
+from ndpp.baskets.labels import many, places
 from ndpp.baskets.orders import Orders
 from ndpp.customers import store as stores
 from ndpp.customers.cases import MAX_CHANCES
-from ndpp.customers.fitting import MIN_CUSTOMERS, TrialLaw, fit_habits, halves
+from ndpp.customers.fitting import MIN_CUSTOMERS, fit_habits, halves
 from ndpp.customers.habits import Habits
-from ndpp.customers.lists import best_sparse
-from ndpp.customers.people import Customer, People, Time, at_time, read_time
+from ndpp.customers.people import Customer, People, Time, at_time, best_sparse, posterior, read_time
 from ndpp.customers.store import NEVER, WEEK, CustomerCounts, Layers, Trips, encoded
 from ndpp.errors import DataWarning, InvalidInputError
-from ndpp.inference.ranking import DAMPING, Rule
+from ndpp.inference.ranking import DAMPING, ListOptions, Rule
 from ndpp.inference.recommendation import Recommendation, Recommendations
 from ndpp.inference.scores import scores_of_one, scores_or_nan
 from ndpp.laws.catalogue import Catalogue
@@ -41,6 +39,15 @@ NOBODY = Layers(CustomerCounts.blank(np.empty(0, "S1")), CustomerCounts.blank(np
 USUAL = Habits()
 BLOCK = 1024
 """Customers for whom recommendations are made at a time, fewer if there are many items."""
+
+
+class ColumnNames(TypedDict, total=False):
+    """The columns of order lines: by default "customer", "time", "basket" and "item"; no ``time`` if rows are in order of time."""
+
+    customer: str
+    time: str | None
+    basket: str
+    item: str
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,15 +86,12 @@ class Customers:
     @classmethod
     def fit(
         cls,
-        law: Any,
-        orders: Any,
+        law: object,
+        orders: object,
         *,
-        customer: str = "customer",
-        time: str | None = "time",
-        basket: str = "basket",
-        item: str = "item",
         validation_fraction: float = 0.8,
         random_state: RngLike = 0,
+        **columns: Unpack[ColumnNames],
     ) -> Customers:
         """Return the customers of these orders, with decay and strength fitted on the last three baskets of most of them.
 
@@ -98,33 +102,31 @@ class Customers:
         orders : Orders, path or data frame
             Order lines; what is not ``Orders`` is read by :meth:`~ndpp.baskets.orders.Orders.read`. Items that the law does not know are
             skipped.
-        customer, time, basket, item : str
-            The columns; ``time=None`` if rows are in order of time.
         validation_fraction : float
             The part of the customers who came again on whose last baskets habits are fitted; ``report`` tells what is gained on the others.
         random_state : int or numpy.random.Generator
             Which customers these are.
+        **columns
+            Names of the columns, where they are not "customer", "time", "basket" and "item"; ``time=None`` if rows are in order of time.
         """
         if not 0 < validation_fraction < 1:
             raise InvalidInputError(
                 f"must be between 0 and 1; got {validation_fraction}", argument="validation_fraction"
             )
-        made = cls(law)
-        found = made._read(orders, customer=customer, time=time, basket=basket, item=item)
+        made = cls(Law.required(law))
+        found = made._read(orders, columns)
         if not len(found):
             raise InvalidInputError("no order has both a customer and an item that the law knows")
         ids, trips = Trips.of(found)
         n_again = int(np.sum(np.bincount(trips.who) > 1))
-        report: dict[str, Any] = {"fitted": False}
+        habits, report = USUAL, dict[str, Any](fitted=False)
         if n_again < MIN_CUSTOMERS:
             text = f"{n_again} customers came again, too few to fit habits (at least {MIN_CUSTOMERS}); the usual ones are taken"
             warnings.warn(text, DataWarning, stacklevel=2)
         else:
             parts = halves(trips, validation_fraction, np.random.default_rng(random_state))
-            known = TrialLaw(made._popularity, made.plain.weights, made._inclusions, made._posterior)
-            habits, report = fit_habits(known, trips, *parts)
-            made = made._changed(habits=habits)
-        return made._changed(report=report)._with(CustomerCounts.blank(ids), trips)
+            habits, report = fit_habits(made.plain, trips, *parts)
+        return replace(made, habits=habits, report=report)._with(CustomerCounts.blank(ids), trips)
 
     # -- one customer --------------------------------------------------------------------------------------------------------
 
@@ -149,12 +151,12 @@ class Customers:
 
     def factors(
         self, customer: object = None, *, history: History | None = None, time: Time | None = None
-    ) -> dict[Any, float]:
+    ) -> dict[int | str, float]:
         """Return the factor of each of a customer's own items, by label or, without labels, by id; none for a new customer."""
-        _, items, factors = self.person(customer, history=history, time=time).tilts(self.plain)
-        labels = self.plain.labels
-        names = items.tolist() if labels is None else [labels[a] for a in items.tolist()]
-        return dict(zip(names, factors.tolist()))
+        _, factors = self.person(customer, history=history, time=time).over(self.plain)
+        items = [] if factors is None else np.flatnonzero(factors != 1).tolist()
+        names: Sequence[int | str] = self.plain.labels or range(self.plain.n_items)
+        return {names[a]: float(factors[a]) for a in items if factors is not None}
 
     def law(self, customer: object = None, *, history: History | None = None, time: Time | None = None) -> Law:
         """Return the law of a customer's baskets, the plain one for a new customer: it draws, completes and recommends as any other.
@@ -162,25 +164,26 @@ class Customers:
         Every component is tilted by :meth:`factors`, and the weights of components stay. The chance of an own item is exactly p′ if it is
         the only one; several that attract each other are raised a little further.
         """
-        return self._law_of(self.person(customer, history=history, time=time))
+        base = at_time(self.plain, time)
+        return base.under(base.ask(customer=self.person(customer, history=history, time=time)))
 
-    def next_basket(
+    def next_basket(  # type: ignore[misc]
         self,
         customer: object = None,
         n: int = 10,
         *,
         history: History | None = None,
         time: Time | None = None,
-        **options: Any,
+        **options: Unpack[ListOptions],
     ) -> Recommendation:
         """Return the items that are most likely in a customer's next basket, with their chances p′.
 
         ``options`` are those of :func:`ndpp.recommend`; ``damping`` is 0 by default.
         """
-        options = {"damping": self.habits.damping} | options
-        return self.recommend(customer, (), n, history=history, time=time, **options)
+        chosen: ListOptions = {"damping": self.habits.damping, **options}
+        return self.recommend(customer, (), n, history=history, time=time, **chosen)
 
-    def recommend(
+    def recommend(  # type: ignore[misc]
         self,
         customer: object = None,
         basket: Items = (),
@@ -189,7 +192,7 @@ class Customers:
         history: History | None = None,
         time: Time | None = None,
         unknown: str = "error",
-        **options: Any,
+        **options: Unpack[ListOptions],
     ) -> Recommendation:
         """Return the ``n`` best items for a customer whose basket has begun.
 
@@ -199,14 +202,13 @@ class Customers:
         one, plain = self.person(customer, history=history, time=time, unknown=unknown), self.plain
         if unknown != "error":
             basket = Baskets.from_lists([basket], n_items=plain.n_items, labels=plain.labels, unknown=unknown)[0]
-        ids, rule = check_items(basket, plain, "basket"), Rule.of(plain, n=n, popularity=self._popularity, **options)
-        if rule.ranking.is_whole:
-            return rule.best(scores_of_one(self._law_of(one), ids, whole=True), ids)
-        (found,) = self._lists(rule, one.people, time, plain.one_basket(ids) if len(ids) else None)
-        if found is None:
-            found = rule.best(
-                scores_of_one(self._weighed_law(one, one.over(plain)[0]), ids, whole=False), ids
-            )  # raises
+        ids, rule = check_items(basket, plain, "basket"), Rule.of(plain, n=n, **options)
+        found = None
+        if not rule.ranking.is_whole:
+            (found,) = self._lists(rule, one.people, time, plain.one_basket(ids) if len(ids) else None)
+        if found is None:  # a completion, or a basket that never occurs: what follows raises, and says why
+            law = plain.under(plain.ask(customer=one))
+            found = rule.best(scores_of_one(law, ids, whole=rule.ranking.is_whole), ids)
         return found
 
     def bought(self, customers: Sequence[object] = (), *, history: History | None = None) -> list[dict[int, float]]:
@@ -217,7 +219,7 @@ class Customers:
 
     # -- many customers ------------------------------------------------------------------------------------------------------
 
-    def recommend_many(
+    def recommend_many(  # type: ignore[misc]
         self,
         customers: Sequence[object],
         baskets: Baskets | None = None,
@@ -225,7 +227,7 @@ class Customers:
         *,
         time: Time | None = None,
         n_jobs: int = 1,
-        **options: Any,
+        **options: Unpack[ListOptions],
     ) -> Recommendations[Recommendation]:
         """Return :meth:`recommend` for each customer and basket, or without ``baskets`` :meth:`next_basket` for each customer.
 
@@ -234,10 +236,8 @@ class Customers:
         ids, plain = encoded(customers), self.plain
         if baskets is not None and len(baskets) != len(ids):
             raise InvalidInputError(f"must be {len(ids)}, one per customer; got {len(baskets)}", argument="baskets")
-        rule = Rule.of(
-            plain, n=n, popularity=self._popularity,
-            **({"damping": self.habits.damping if baskets is None else DAMPING} | options),
-        )  # fmt: skip
+        chosen: ListOptions = {"damping": self.habits.damping if baskets is None else DAMPING, **options}
+        rule = Rule.of(plain, n=n, **chosen)
         if rule.ranking.is_whole:
             raise InvalidInputError("must be continuation or lift for many customers", argument="ranking")
         is_sparse = baskets is None and rule.caps is None and not self.habits.mission_prior
@@ -263,11 +263,10 @@ class Customers:
         base, own = at_time(self.plain, time), people.counts
         weights = people.weights(base)
         if baskets is None:
-            usual = self._popularity if base is self.plain else base.weights @ self._inclusions
             if weights is None and rule.caps is None:
-                return best_sparse(rule, people, usual, self.plain.labels)
-            shape = len(own.mass), self.plain.n_items
-            chances = np.array(np.broadcast_to(usual if weights is None else weights @ self._inclusions, shape))
+                return best_sparse(rule, people, base.popularity, base.labels)
+            every = base.popularity if weights is None else weights @ base.component_inclusions()
+            chances = np.array(np.broadcast_to(every, (len(own.mass), base.n_items)))
         else:  # beside the best, the chances of own items matter
             wanted = np.split(own.items, own.indptr[1:-1])
             best = None if rule.caps is not None else Best(rule.n, rule.allowed, rule.unit, wanted)
@@ -300,22 +299,14 @@ class Customers:
             text += "; recall@10 {:.3f}, {:.3f} without customers".format(*self.report["recall@10"])
         return text + ">"
 
-    def update(
-        self,
-        orders: Any,
-        *,
-        customer: str = "customer",
-        time: str | None = "time",
-        basket: str = "basket",
-        item: str = "item",
-    ) -> Customers:
+    def update(self, orders: object, **columns: Unpack[ColumnNames]) -> Customers:
         """Return the customers after further orders; only those who bought are touched.
 
         Orders may be in any order. An order that is older than the last one counted of its customer is taken to be counted already, as is
         one of the same time with the same id, and without times one with the id of one of the customer's last orders; a
         :class:`~ndpp.errors.DataWarning` says how many. Parameters are those of :meth:`fit`.
         """
-        ids, trips = Trips.of(self._read(orders, customer=customer, time=time, basket=basket, item=item))
+        ids, trips = Trips.of(self._read(orders, columns))
         state = self._state(ids)
         counted = stores.is_counted(state, trips)
         if counted.any():
@@ -328,13 +319,13 @@ class Customers:
         if customer not in self:
             raise InvalidInputError("there is no such customer, so there is nothing to forget")
         gone = CustomerCounts.blank(encoded([customer]))
-        return self._changed(layers=self.layers.with_changed(gone))
+        return replace(self, layers=self.layers.with_changed(gone))
 
-    def with_law(self, law: Any) -> Customers:
+    def with_law(self, law: object) -> Customers:
         """Return the customers with another law, such as that of tonight; items are found by their labels."""
         return self._moved(law, self.plain.catalogue, len(self.plain.weights))
 
-    def _moved(self, model: Any, old: Catalogue, n_missions: int) -> Customers:
+    def _moved(self, model: object, old: Catalogue, n_missions: int) -> Customers:
         """Return the customers with the law of a model, if that of before had the items ``old`` and ``n_missions`` missions."""
         law = Law.required(model)
         if (old.labels is None) != (law.labels is None) or (old.labels is None and old.n_items != law.n_items):
@@ -344,7 +335,7 @@ class Customers:
             )  # fmt: skip
         made = replace(self, plain=law)
         if old.labels is not None and law.labels is not None and old.labels != law.labels[: old.n_items]:
-            place = np.array([made._number.get(label, -1) for label in old.labels])
+            place = places(old.labels, law.labels)
             if (place < 0).all():
                 raise InvalidInputError(
                     "has none of the items of these customers; it is that of another shop", argument="law"
@@ -369,7 +360,7 @@ class Customers:
         stores.write(path, self.layers, {"customers": json.dumps(facts)})
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], law: Any) -> Customers:
+    def load(cls, path: str | os.PathLike[str], law: object) -> Customers:
         """Return the customers of a file with a law: the one that they were fitted with, or a later one of the same shop.
 
         Customers are read from the file when they are asked for, so that a million of them take little memory.
@@ -379,7 +370,7 @@ class Customers:
             facts = json.loads(about["customers"])
             labels = facts["labels"] and tuple(facts["labels"])
             layers = replace(NOBODY, base=store)
-            made = cls(law, Habits(*facts["habits"]), facts["report"], facts["clock"], layers)
+            made = cls(Law.required(law), Habits(*facts["habits"]), facts["report"], facts["clock"], layers)
             if dropped := list(facts["contexts"]):
                 warnings.warn(
                     f"{os.fspath(path)!r} says how missions depend on {' and '.join(dropped)}, which is left out: a law knows that now. "
@@ -393,36 +384,19 @@ class Customers:
 
     # -- inside --------------------------------------------------------------------------------------------------------------
 
-    @cached_property
-    def _popularity(self) -> FloatArray:
-        """P(a ∈ S) of the plain law."""
-        return np.asarray(self.plain.inclusion_probabilities())
-
-    @cached_property
-    def _inclusions(self) -> FloatArray:
-        """P_c(a ∈ S) of its components."""
-        return np.asarray(self.plain.component_inclusions())
-
-    @cached_property
-    def _number(self) -> dict[str, int]:
-        return {label: i for i, label in enumerate(self.plain.labels or ())}
-
-    def _read(self, orders: Any, *, customer: str, time: str | None, basket: str, item: str) -> Orders:
+    def _read(self, orders: object, columns: ColumnNames) -> Orders:
         """Return the orders with a customer and an item of the plain law."""
-        plain = self.plain
-        if not isinstance(orders, Orders):
-            n_items = None if plain.labels else plain.n_items
-            orders = Orders.read(
-                orders, basket=basket, item=item, customer=customer, time=time, labels=plain.labels, n_items=n_items, unknown="skip"
-            )  # fmt: skip
-        return self._known(orders)
+        if isinstance(orders, Orders):
+            return self._known(orders)
+        labels, n_items = self.plain.labels, None if self.plain.labels else self.plain.n_items
+        names: ColumnNames = {"customer": "customer", "time": "time", **columns}
+        return self._known(Orders.read(orders, labels=labels, n_items=n_items, unknown="skip", **names))
 
     def _known(self, orders: Orders) -> Orders:
         """Return the orders with a customer and an item of the plain law, over its items."""
         plain, found = self.plain, orders
         if plain.labels is not None and orders.labels is not None and orders.labels != plain.labels:
-            place = np.array([self._number.get(label, -1) for label in orders.labels], np.int64)
-            found = orders._placed(place, plain.labels)
+            found = orders._placed(places(orders.labels, plain.labels), plain.labels)
         elif orders.n_items != plain.n_items:
             raise InvalidInputError(
                 f"must be over the {plain.n_items:,} items of the law; they are over {orders.n_items:,}",
@@ -439,14 +413,6 @@ class Customers:
             warnings.warn("no order has both a customer and an item that the law knows", DataWarning, stacklevel=4)
         return kept
 
-    def _changed(self, **changes: Any) -> Customers:
-        """Return these customers with changes, and what is known of the law."""
-        made = replace(self, **changes)
-        vars(made).update(
-            (name, vars(self)[name]) for name in ("_popularity", "_inclusions", "_number") if name in vars(self)
-        )
-        return made
-
     def _with(self, state: CustomerCounts, trips: Trips) -> Customers:
         """Return the customers after orders of some of them, ``state`` as they are now."""
         if not len(trips.who):
@@ -454,19 +420,12 @@ class Customers:
         touched, who = np.unique(trips.who, return_inverse=True)
         store = self._added(state.rows(touched), trips._replace(who=who))
         layers = self.layers.with_changed(store) if len(self.layers.base.ids) else replace(NOBODY, base=store)
-        return self._changed(layers=layers, clock=max(self.clock, int(trips.seconds().max())))
+        return replace(self, layers=layers, clock=max(self.clock, int(trips.seconds().max())))
 
     def _added(self, state: CustomerCounts, trips: Trips) -> CustomerCounts:
-        habits, posterior = self.habits, self._posterior if self.habits.mission_prior else None
-        return stores.added(state, trips, habits.decay, habits.by_time, habits.counted(trips.baskets.sizes), posterior)
-
-    def _posterior(self, baskets: Baskets) -> FloatArray:
-        """Return P(component | basket) of each basket."""
-        with np.errstate(divide="ignore"):
-            prior = np.log(self.plain.weights)
-        logs = prior + self.plain.component_log_probs(baskets)
-        logs[np.isneginf(logs).all(axis=1)] = prior  # rounding, or a law of another catalogue
-        return np.asarray(softmax(logs, axis=1))
+        habits = self.habits
+        missions = partial(posterior, self.plain) if habits.mission_prior else None
+        return stores.added(state, trips, habits.decay, habits.by_time, habits.counted(trips.baskets.sizes), missions)
 
     def _state(self, ids: AnyArray) -> CustomerCounts:
         """Return what is known of customers, in memory; nothing of unknown ones. Items that the law does not know are left out."""
@@ -501,17 +460,3 @@ class Customers:
     def _people(self, counts: CustomerCounts, time: Time | None) -> People:
         """Return customers at a time, by default that of the last order."""
         return People(self.habits, counts, self.clock if time is None else int(read_time(time).astype(np.int64)))
-
-    def _weighed_law(self, one: Customer, weights: FloatArray | None) -> Law:
-        """Return the plain law at the customer's time, with these weights of its components; None for its own."""
-        law = at_time(self.plain, one.time)
-        return law if weights is None else law.framed(law.frame.weighted(weights))
-
-    def _law_of(self, one: Customer) -> Law:
-        """Return the law of one customer."""
-        weights, factors = one.over(self.plain)
-        base = self._weighed_law(one, weights)
-        if factors is None:
-            return base
-        tilted: Law = base.tilt(factors)
-        return tilted.framed(tilted.frame.weighted(base.weights))

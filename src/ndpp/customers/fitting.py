@@ -11,17 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 from ndpp._types import AnyArray, FloatArray, IntArray
-from ndpp.baskets import Baskets
 from ndpp.customers.cases import Cases, Chances
 from ndpp.customers.habits import Habits
+from ndpp.customers.people import posterior
 from ndpp.customers.store import Trips
+from ndpp.laws.law import Law
 
 MIN_CUSTOMERS = 20
 """With fewer customers who came again, habits are not fitted."""
@@ -36,20 +38,6 @@ SHARPER = [(share, strength) for share in (1.0, 0.25) for strength in (0.0, 0.7,
 NO_HABITS = Habits(strength=0.0)
 
 
-class TrialLaw(NamedTuple):
-    """What trials need of a law: P(a ∈ S), the weights of its components, their P_c(a ∈ S), and P(component | basket) of baskets."""
-
-    popularity: FloatArray
-    weights: FloatArray
-    inclusions: FloatArray
-    posterior: Callable[[Baskets], FloatArray]
-
-    @property
-    def has_missions(self) -> bool:
-        """Whether there are several components."""
-        return len(self.weights) > 1
-
-
 def halves(trips: Trips, fraction: float, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
     """Return customers who came again, in two parts: those on whom habits are fitted, about this fraction, and others."""
     n_of = np.bincount(trips.who)
@@ -62,7 +50,7 @@ def halves(trips: Trips, fraction: float, rng: np.random.Generator) -> tuple[Int
     return first, second
 
 
-def fit_habits(law: TrialLaw, trips: Trips, *parts: IntArray) -> tuple[Habits, dict[str, Any]]:
+def fit_habits(law: Law, trips: Trips, *parts: IntArray) -> tuple[Habits, dict[str, Any]]:
     """Return habits that suit the customers of the first part, and a report on what those of the second gain."""
     trials = [Trial(Cases.of(trips, part), law) for part in parts]
     habits = _most_likely(trials, trips.times is not None)
@@ -78,7 +66,7 @@ def _most_likely(trials: Sequence[Trial], has_times: bool) -> Habits:
     ]
     clocks.sort(key=lambda habits: -trials[0].scores(habits)[1].mean())
     sizes = trials[0].cases.trips.baskets.sizes
-    priors = (None, MISSION_PRIORS[0]) if trials[0].law.has_missions else (None,)
+    priors = (None, MISSION_PRIORS[0]) if len(trials[0].law.weights) > 1 else (None,)
     ways = [clock.even(gamma, sizes, prior) for prior in priors for clock in clocks for gamma in EVENNESS]
     for trial in trials:
         trial.learn([way for way in ways if way.mission_prior is not None])
@@ -101,7 +89,7 @@ def _report(trial: Trial, habits: Habits) -> dict[str, Any]:
     """Return what customers gain by habits, and by missions of their own."""
     found: dict[str, Any] = {}
     lists, likely = trial.scores(habits)
-    if trial.law.has_missions:
+    if len(trial.law.weights) > 1:
         others, likely_then = trial.scores(habits._replace(mission_prior=None))
         found["own missions"] = {
             "gain": float((likely - likely_then).mean()),
@@ -136,13 +124,13 @@ class Trial:
     """Cases, and a law by which habits are tried on them. ``sums`` are :meth:`Cases.own_missions` of habits by their clock and evenness."""
 
     cases: Cases
-    law: TrialLaw
+    law: Law
     sums: dict[tuple[bool, float], FloatArray] = field(default_factory=dict)
     found: dict[tuple[bool, float, float | None], Chances] = field(default_factory=dict)
 
     def learn(self, ways: Sequence[Habits]) -> None:
         """Look up the missions of all baskets once, for these habits, if there are any."""
-        found = self.cases.own_missions(ways, self.law.posterior) if ways else []
+        found = self.cases.own_missions(ways, partial(posterior, self.law)) if ways else []
         self.sums.update({(way.by_time, way.evenness): each for way, each in zip(ways, found)})
 
     def chances(self, habits: Habits) -> Chances:
@@ -160,7 +148,7 @@ class Trial:
     def _by_missions(self, habits: Habits, prior: float) -> Callable[[slice], AnyArray]:
         """Return a function that returns the chances of all items in some cases, by the own missions of each."""
         sums = self.sums[habits.by_time, habits.evenness]
-        inclusions = self.law.inclusions.astype(np.float32)
+        inclusions = self.law.component_inclusions().astype(np.float32)
         weights = (sums + prior * self.law.weights.astype(np.float32)) / (self.cases.mass(habits) + prior)[:, None]
         return lambda part: weights[part] @ inclusions
 

@@ -1,4 +1,4 @@
-"""What a law says about customers, from what they bought: their mission weights, and factors for their own items."""
+"""What a law says about customers, from what they bought: their mission weights, factors for their own items, and lists of items."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
+from scipy.special import softmax
 
 from ndpp._types import FloatArray, IntArray
+from ndpp.baskets import Baskets
 from ndpp.baskets.order_lines import CALENDAR, moment
 from ndpp.customers.habits import Habits
 from ndpp.customers.store import NEVER, WEEK, CustomerCounts
 from ndpp.errors import InvalidInputError
-from ndpp.inference.ranking import ZERO_CHANCE
+from ndpp.inference.ranking import ZERO_CHANCE, Rule, rounded
+from ndpp.inference.recommendation import Recommendation
 from ndpp.laws.law import Law
 
 MAX_LOG_FACTOR = np.log(1e9)
@@ -95,33 +98,86 @@ class Customer:
 
         Either is None where it changes nothing.
         """
-        weights, items, factors = self.tilts(law)
-        if not len(items):
-            return weights, None
-        every = np.ones(law.n_items)
-        every[items] = factors
-        return weights, every
-
-    def tilts(self, law: Law) -> tuple[FloatArray | None, IntArray, FloatArray]:
-        """Return the mission weights, None for those of the law, the own items that can occur, and their factors s.
-
-        These are the ones for which Σ_c w_c s p_ca / (1 − p_ca + s p_ca) = p′_a.
-        """
-        base, counts, habits = at_time(law, self.time), self.people.counts, self.people.habits
-        own = self.people.weights(base)
-        weights = None if own is None and base is law else base.weights if own is None else own[0]
-        if not len(counts.items):
-            return weights, np.empty(0, np.int64), np.empty(0)
-        w, within = base.weights if weights is None else weights, law.component_inclusions()[:, counts.items]
-        can = w @ within > 0
-        items, within, shares = counts.items[can].astype(np.int64), within[:, can], self.people.shares[can]
+        base, own = at_time(law, self.time), self.people.counts
+        mine = self.people.weights(base)
+        weights = mine[0] if mine is not None else None if base is law else base.weights
+        w, within = base.weights if weights is None else weights, law.component_inclusions(own.items)
         p = w @ within
-        raised = habits.raised(p, shares)
-        if len(w) == 1:
-            return weights, items, raised * (1 - p) / (p * (1 - raised))
-        low, high = np.zeros(len(items)), np.full(len(items), MAX_LOG_FACTOR)
-        for _ in range(60):  # bisection of log s
-            s = np.exp((low + high) / 2)
-            is_low = w @ (s * within / (1 - within + s * within)) < raised
-            low, high = np.where(is_low, (low + high) / 2, low), np.where(is_low, high, (low + high) / 2)
-        return weights, items, np.exp((low + high) / 2)
+        can = p > 0
+        if not can.any():
+            return weights, None
+        factors = np.ones(law.n_items)
+        raised = self.people.habits.raised(p[can], self.people.shares[can])
+        factors[own.items[can]] = factors_to(raised, w, within[:, can])
+        return weights, factors
+
+
+def factors_to(wanted: FloatArray, weights: FloatArray, within: FloatArray) -> FloatArray:
+    """Return the factors s of items with the chances p_ca ``within`` components for which Σ_c w_c s p_ca / (1 − p_ca + s p_ca) = p′_a."""
+    low, high = np.zeros(len(wanted)), np.full(len(wanted), MAX_LOG_FACTOR)
+    for _ in range(60):  # bisection of log s
+        s = np.exp((low + high) / 2)
+        is_low = weights @ (s * within / (1 - within + s * within)) < wanted
+        low, high = np.where(is_low, (low + high) / 2, low), np.where(is_low, high, (low + high) / 2)
+    return np.exp((low + high) / 2)
+
+
+def posterior(law: Law, baskets: Baskets) -> FloatArray:
+    """Return P(component | basket) of each basket; the weights for one that the law calls impossible."""
+    with np.errstate(divide="ignore"):
+        prior = np.log(law.weights)
+    logs = prior + law.component_log_probs(baskets)
+    logs[np.isneginf(logs).all(axis=1)] = prior  # rounding, or a law of another catalogue
+    return np.asarray(softmax(logs, axis=1))
+
+
+# -- the best items of many customers, from their own items and the best of all, without a table of all items ----------------------
+
+
+def best_sparse(
+    rule: Rule, people: People, p: FloatArray, labels: tuple[str, ...] | None
+) -> list[Recommendation | None]:
+    """Return the best items of each customer, if p are the chances of items for everybody."""
+    own = people.counts
+    owners, items, n = own.owners, own.items, len(own.mass)
+    chances = people.habits.raised(p[items], people.shares)
+    unit = np.broadcast_to(rule.unit, p.shape)
+    can = rule.allowed & (p > ZERO_CHANCE)
+    common = np.where(can, p / unit, 0.0)
+    first = np.argsort(-rounded(common), kind="stable")[: rule.n]
+    owner, item, keys = without_own(
+        owners, items, np.where(can[items], chances / unit[items], 0.0), first, common[first], n
+    )
+    chance = np.append(chances, p[item[len(items) :]]) / np.broadcast_to(rule.shown, p.shape)[item]
+    order, rank = ranked(owner, rounded(keys), n, item)
+    best = order[(rank < rule.n) & (keys[order] > 0)]
+    ends = np.cumsum(np.bincount(owner[best], minlength=n)).tolist()
+    item, chance = item[best].astype(np.int64), chance[best]
+    names = None if labels is None else [labels[a] for a in item.tolist()]
+    return [
+        Recommendation(item[i:j], chance[i:j], None if names is None else tuple(names[i:j]))
+        for i, j in zip([0, *ends], ends)
+    ]
+
+
+def without_own(
+    owners: IntArray, items: IntArray, keys: FloatArray, first: IntArray, first_keys: FloatArray, n: int
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return customers, items and keys of all candidates: the own items of n customers, and the ``first`` of all that are none of these.
+
+    As tilts only raise own items, no other item can be among the best, if ``first`` are as many as these.
+    """
+    place = np.full(max(items.max(initial=0), first.max(initial=0)) + 1, -1)
+    place[first] = np.arange(len(first))
+    is_own = np.zeros((n, len(first)), bool)
+    among = place[items] >= 0
+    is_own[owners[among], place[items[among]]] = True
+    owner, at = np.nonzero(~is_own)
+    return np.append(owners, owner), np.append(items, first[at]), np.append(keys, first_keys[at])
+
+
+def ranked(owner: IntArray, keys: FloatArray, n: int, items: IntArray) -> tuple[IntArray, IntArray]:
+    """Return candidates by customer, best first and of equal ones the smaller item, and the rank of each within its customer."""
+    order = np.lexsort((items, -keys, owner))
+    counts = np.bincount(owner, minlength=n)
+    return order, np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -134,7 +134,7 @@ class Rule(NamedTuple):
         allowed[check_items(exclude, law, "exclude")] = False
         unit = shown = np.ones(1)
         if ranking is Ranking.LIFT or (ranking is Ranking.CONTINUATION and damping > 0):
-            p = law.inclusion_probabilities() if popularity is None else popularity
+            p = law.popularity if popularity is None else popularity
             unit = powers(p, 1.0 if ranking is Ranking.LIFT else damping)
         if ranking is Ranking.LIFT:
             shown = unit

@@ -134,6 +134,8 @@ class Ask(NamedTuple):
     def whose(self, law: Weighted, customer: Whose) -> Ask:
         """Return the same of one customer's baskets; ``law`` is that of everybody's."""
         weights, habits = customer.over(law)
+        if weights is None and habits is None:  # of whom nothing is known
+            return self
         factors = habits if self.factors is None or habits is None else self.factors * habits
         return self._replace(
             weights=law.weights if weights is None else weights, keeps_weights=True,

@@ -24,7 +24,7 @@ from scipy.special import logsumexp
 from ndpp._memory import Memory
 from ndpp._show import html_table, some
 from ndpp._types import AnyArray, FloatArray, IntArray, Items, Jobs, RngLike
-from ndpp._validation import check_choice, check_count, check_items, check_values, clip_probabilities
+from ndpp._validation import check_choice, check_count, check_items, check_values, clip_probabilities, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import (
     ImpossibleSizeError,
@@ -648,10 +648,21 @@ class Law(Moments, Changes, ABC):
         found: Estimate = self._limited(limits=limits, **conditions).inclusion_estimates_of(n_samples, rng)
         return found
 
-    def component_inclusions(self, **conditions: Unpack[Conditions]) -> FloatArray:
-        """Return P_c(a ∈ S) of all components, shape (C, n_items)."""
+    @cached_property
+    def popularity(self) -> FloatArray:
+        """P(a ∈ S) of every item, which the law keeps."""
+        return frozen(self.inclusion_probabilities())
+
+    def component_inclusions(self, items: IntArray | None = None, **conditions: Unpack[Conditions]) -> FloatArray:
+        """Return P_c(a ∈ S) of all components and of all or some items, shape (C, items), from a table that the law keeps."""
         law = self._under(**conditions)
-        return clip_probabilities(law._component_inclusions() / law.kept[:, None], "inclusion probabilities")
+        table = law.inclusion_table if items is None else law.inclusion_table[items]
+        return clip_probabilities(table.T / law.kept[:, None], "inclusion probabilities")
+
+    @of_components
+    def inclusion_table(self) -> FloatArray:
+        """P_c(a ∈ S), the empty set included, shape (n_items, C)."""
+        return np.ascontiguousarray(self._component_inclusions().T)
 
     def _component_inclusions(self) -> FloatArray:
         rows = [self._mean_inclusions(NO_ITEMS, None, np.array([c]), np.ones(1)) for c in range(len(self.weights))]

@@ -347,11 +347,6 @@ class SharedTies(Mixture):
     # What begun baskets look up for every item and component, each of shape (n_items, C); see ndpp.laws.begun.
 
     @of_components
-    def inclusion_table(self) -> FloatArray:
-        """P_c(a ∈ S), the empty set included."""
-        return np.ascontiguousarray(self._component_inclusions().T)
-
-    @of_components
     def slope_table(self) -> FloatArray:
         """The derivative of P_c(a ∈ S) by x_aᵀ N_c x_a."""
         return np.ascontiguousarray((self.masses() / self.by_item((1 + self.touched.tilted_odds(0.0)) ** 2)).T)
