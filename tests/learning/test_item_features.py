@@ -15,7 +15,7 @@ from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.learning import MixtureNDPP
 from ndpp.learning.families import FamilyData
-from ndpp.learning.item_features import read_features
+from ndpp.learning.mixture import read_features
 from ndpp.learning.mixture_objective import MixtureObjective
 from ndpp.learning.tied import MixtureParameters
 

@@ -18,9 +18,8 @@ from ndpp import Baskets
 from ndpp._progress import ProgressBar
 from ndpp._stop import look
 from ndpp.errors import ModelFileError, TrainingInterruptedWarning
-from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, checkpoint, contest, forecast, run
+from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, checkpoint, contest, run
 from ndpp.learning.contest import Contest
-from ndpp.learning.forecast import COST_OF_LESS_RANK, Forecast
 from ndpp.learning.mixture_objective import MixtureObjective
 from ndpp.learning.trainer import Trainer
 
@@ -42,8 +41,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_lines_tell_the_time_and_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(forecast, "WORTH_ASKING", 0.0)
+def test_lines_tell_the_time_and_change_nothing(name: str):
     told: list[str] = []
     model, baskets = MODELS[name], DOUBTFUL if name == "contest" else BASKETS
     silent = model.fit(baskets).score_samples(baskets)
@@ -59,31 +57,6 @@ def test_lines_tell_the_time_and_change_nothing(name: str, monkeypatch: pytest.M
     named = {"contest": ["families: ", "start: ", "start: "], "families": ["families: ", "start: "]}
     expected = named.get(name, ["start: "] if name == "MixtureNDPP" else [])
     assert [re.sub(":.*", ": ", line) for line in stages] == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "rank", "cost"),
-    [
-        ("NDPP", 6, "it would drop 10 of 360 baskets, which are larger"),
-        ("MixtureNDPP", 4, COST_OF_LESS_RANK),
-        ("contest", 4, COST_OF_LESS_RANK),
-    ],
-)
-def test_a_smaller_rank_is_timed_and_its_cost_is_told(name: str, rank: int, cost: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(forecast, "WORTH_ASKING", 0.0)
-    monkeypatch.setattr(forecast, "forecast", lambda goal, *_: Forecast(10.0 * goal.start.X.shape[1], 0.0))
-    monkeypatch.setattr("ndpp.learning.mixture.seconds_of_start", lambda *_: 0.0)
-    told: list[str] = []
-    MODELS[name].set_params(progress=told.append).fit(DOUBTFUL if name == "contest" else BASKETS)
-    runs = 2 if name == "contest" else 1
-    assert told[2] == f"with rank {rank} at most about {contest.duration(30 * rank * runs)}; {cost}"
-
-
-@pytest.mark.usefixtures("full_epochs")
-def test_little_is_said_of_little_work():
-    told: list[str] = []
-    NDPP(rank=12, **QUICK, progress=told.append).fit(BASKETS)
-    assert not any(line.startswith("with rank") for line in told)
 
 
 @pytest.mark.usefixtures("full_epochs")

@@ -168,9 +168,7 @@ class Layers:
 
     def without_missions(self) -> Layers:
         """Return the layers without the missions of customers."""
-        base, changed = (
-            part._replace(missions=np.zeros((len(part.ids), 0), np.float32)) for part in (self.base, self.changed)
-        )
+        base, changed = (part._replace(missions=part.missions[:, :0]) for part in (self.base, self.changed))
         return replace(self, base=base, changed=changed)
 
     def with_changed(self, store: CustomerCounts) -> Layers:
@@ -189,9 +187,8 @@ class Layers:
         return np.concatenate([old, len(self.base.ids) + new])[np.argsort(ids, kind="stable")]
 
     def __len__(self) -> int:
-        return (
-            len(self.base.ids) + int(np.sum(self.changed.mass > 0)) - int(np.sum(self.base.find(self.changed.ids) >= 0))
-        )
+        n_replaced = int(np.sum(self.base.find(self.changed.ids) >= 0))
+        return len(self.base.ids) - n_replaced + int(np.sum(self.changed.mass > 0))
 
 
 def added(
@@ -213,15 +210,15 @@ def added(
     keys = np.concatenate([store.owners * n_items + store.items, who[lines] * n_items + trips.baskets.indices])
     pairs, place = np.unique(keys, return_inverse=True)
     counts = np.bincount(place, np.concatenate([store.counts * fade[store.owners], weights[lines]]), len(pairs))
-    missions = store.missions * fade[:, None] if posterior is not None else np.zeros((n, 0))
-    for start in range(0, len(who), BLOCK):
-        if posterior is None:
-            break
-        part = slice(start, start + BLOCK)
-        rows = posterior(trips.baskets[part])
-        missions = missions if missions.shape[1] else np.zeros((n, rows.shape[1]))
-        own = slice(who[part][0], who[part][-1] + 1)
-        missions[own] += by_customer(who[part] - who[start], weights[part]) @ rows
+    missions = np.zeros((n, 0))
+    if posterior is not None:
+        missions = store.missions * fade[:, None]
+        for start in range(0, len(who), BLOCK):
+            part = slice(start, start + BLOCK)
+            rows = posterior(trips.baskets[part])
+            missions = missions if missions.shape[1] else np.zeros((n, rows.shape[1]))
+            own = slice(who[part][0], who[part][-1] + 1)
+            missions[own] += by_customer(who[part] - who[start], weights[part]) @ rows
     recent = left < N_REMEMBERED if trips.times is None else times == last[who]
     seen = np.where((last > store.last) | (trips.times is None), np.uint64(0), store.seen)
     np.bitwise_or.at(seen, who[recent], marks(trips.baskets[recent]))
@@ -260,11 +257,8 @@ def write(path: str | os.PathLike[str], layers: Layers, metadata: Mapping[str, s
     """Write all customers to a safetensors file, some of them in memory at a time."""
     at = layers.all()
     sizes = np.concatenate([np.diff(layers.base.indptr), np.diff(layers.changed.indptr)])[at]
-    n, total = len(at), int(sizes.sum())
-    width, columns = (
-        layers.rows(np.empty(0, np.int64)).ids.itemsize,
-        layers.rows(np.empty(0, np.int64)).missions.shape[1],
-    )
+    n, total, nobody = len(at), int(sizes.sum()), layers.rows(at[:0])
+    width, columns = nobody.ids.itemsize, nobody.missions.shape[1]
     shapes: dict[str, tuple[str, tuple[int, ...]]] = {
         "indptr": ("I64", (n + 1,)), "last": ("I64", (n,)), "seen": ("U64", (n,)), "items": ("I32", (total,)),
         "counts": ("F32", (total,)), "mass": ("F32", (n,)), "missions": ("F32", (n, columns)),
@@ -306,10 +300,8 @@ def read(path: str | os.PathLike[str]) -> tuple[CustomerCounts, dict[str, str]]:
         raise bad(path, "it does not hold customers; `Customers.save` writes files that do")
     if about.get("format_version") != str(VERSION):
         raise bad(path, f"it has version {about.get('format_version')}, and this library reads {VERSION}; update ndpp")
-    if set(header) != set(CustomerCounts._fields):
-        raise bad(
-            path, f"expected the arrays {', '.join(CustomerCounts._fields)}; it holds {', '.join(sorted(header))}"
-        )
+    if set(header) != set(wanted := CustomerCounts._fields):
+        raise bad(path, f"expected the arrays {', '.join(wanted)}; it holds {', '.join(sorted(header))}")
     found = {}
     for name, entry in header.items():
         shape, dtype = tuple(entry["shape"]), CODES.get(entry["dtype"], np.uint8)
@@ -318,13 +310,9 @@ def read(path: str | os.PathLike[str]) -> tuple[CustomerCounts, dict[str, str]]:
     width = found["ids"].shape[-1]
     found["ids"] = found["ids"].view(f"S{width}").ravel() if width else np.empty(0, "S1")
     store, n = CustomerCounts(**{name: np.asarray(values) for name, values in found.items()}), len(found["ids"])
-    same = {len(store.indptr) - 1, len(store.mass), len(store.last), len(store.seen), len(store.missions), n} == {n}
-    if (
-        not same
-        or len(store.items) != len(store.counts)
-        or store.indptr[0] != 0
-        or store.indptr[-1] != len(store.items)
-    ):
+    lengths = {len(store.indptr) - 1, len(store.mass), len(store.last), len(store.seen), len(store.missions)}
+    n_counts = {len(store.items), len(store.counts), int(store.indptr[-1])} if len(store.indptr) else set()
+    if lengths != {n} or len(n_counts) != 1 or store.indptr[0] != 0:
         raise bad(path, "its arrays do not fit together; it is corrupt. Copy it again")
     return store, about
 

@@ -26,10 +26,8 @@ from ndpp.errors import DataWarning, InvalidInputError
 from ndpp.inference import Recommendation, recommend
 from ndpp.laws.gate import Gain
 from ndpp.learning import checkpoint as checkpoints
-from ndpp.learning import forecast
 from ndpp.learning.checkpoint import Checkpoint
-from ndpp.learning.contest import Contest
-from ndpp.learning.forecast import Forecast
+from ndpp.learning.contest import Contest, Forecast, forecast
 from ndpp.learning.run import Deadline, TrainingRun
 from ndpp.learning.trainer import Objective, P, Trainer, TrainingSettings
 from ndpp.metrics.models import independent_items
@@ -199,16 +197,15 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
     ) -> None:
         """Say how long training takes at most, and keep time for its end."""
         objective, rest = trial
-        timed = forecast.forecast(objective, settings, run.seed, n)
+        timed = forecast(objective, settings, run.seed, n)
         found = timed._replace(start=rest.start, pilots=rest.pilots)
         run.epoch_seconds = found.epoch
         run.clock.reserve = min(run.clock.reserve + found.reserve, run.clock.limit / 2)
         if self.progress:
-            for line in forecast.lines(found, objective, settings, run, done, n):
-                run.say(line)
+            run.say(found.told(settings, run, done))
 
     def _keep(self, trained: Trainer[P]) -> None:
-        law: Any = trained.objective.law(trained.best, self.labels_)
+        law = trained.objective.law(trained.best, self.labels_)
         self.law_ = law.framed(law.frame._replace(nonempty=trained.objective.nonempty))
         self.history_, self.n_iter_, self.validation_score_ = trained.history, len(trained.history), trained.best_value
 

@@ -1,6 +1,7 @@
 """Candidates that are trained side by side until the validation baskets say which is better: a mixture with and without families.
 
-The loop of training is here, with its checkpoints, Ctrl-C and the end of its time, and what it says about that.
+The loop of training is here, with its checkpoints, Ctrl-C and the end of its time, and what it says about that. How long it takes at most
+is told before it begins, from steps that are timed on a part of the catalogue, and undone.
 """
 
 from __future__ import annotations
@@ -8,13 +9,15 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic
+from typing import Any, Generic, NamedTuple
 
 from ndpp._progress import ProgressBar, progress_bar
+from ndpp._types import IntArray
 from ndpp.errors import TrainingInterruptedWarning
+from ndpp.learning.batches import shuffled
 from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.run import TrainingRun
-from ndpp.learning.trainer import RATE_DROPS, Counter, P, Trainer
+from ndpp.learning.trainer import RATE_DROPS, Counter, Objective, P, Trainer, TrainingSettings
 
 PILOT = 3
 """Epochs for which all candidates are trained."""
@@ -25,6 +28,10 @@ MIN_TIMED_STEPS = 9
 MIN_LEAD = 0.01
 """How much better the validation log-likelihood with families must be after the pilot. Runs that were closer ended in the other order:
 training with families begins better and gains less later (validation baskets of Instacart and of three Amazon categories)."""
+TIMED = 4
+"""Steps that are timed, after one that is not; the expensive step of a mixture is one in four."""
+FINISHING = 3.0
+"""Evaluations of the validation baskets that take as long as what comes after training: normalisers in double precision, and the file."""
 
 
 class Contest(Generic[P]):
@@ -62,7 +69,7 @@ class Contest(Generic[P]):
         return "minutes" if self.lead.is_out_of_time else None
 
     def epoch(self, bar: Counter) -> None:
-        """TrainingRun one epoch of each candidate; after it those behind the first one leave, and after the pilot all but the leader."""
+        """Train one epoch of each candidate; after it those behind the first one leave, and after the pilot all but the leader."""
         for trainer in self.candidates.values():
             trainer.epoch(bar)
         first = next(iter(self.candidates.values())).best_value
@@ -179,3 +186,70 @@ def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.{int(seconds < 9.5)}f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+class Forecast(NamedTuple):
+    """Seconds of an epoch, of one evaluation of the validation baskets, and of what comes before the first epoch."""
+
+    epoch: float
+    evaluation: float
+    start: float = 0.0
+    pilots: int = 1
+    """Candidates that may be trained in the first epochs."""
+
+    def total(self, settings: TrainingSettings, done: int) -> float:
+        """Return how long training takes at most, after ``done`` epochs."""
+        twice = (self.pilots - 1) * max(0, min(PILOT, settings.max_epochs) - done)
+        return self.start + self.epoch * (settings.max_epochs - done + twice) + FINISHING * self.evaluation
+
+    def told(self, settings: TrainingSettings, run: TrainingRun, done: int) -> str:
+        """Return a line on how long training takes."""
+        total, epochs = self.total(settings, done), settings.max_epochs - done
+        begin = f"start {duration(self.start)}, " if self.start > 1 else ""
+        both = f"the first {min(PILOT, settings.max_epochs)} perhaps with and without families"
+        limit = run.clock.left() + run.clock.reserve
+        limited = f"; ended after {duration(limit)} with the best so far" if limit < total else ""
+        return (
+            f"at most about {duration(total)}: {begin}{epochs} epochs of {duration(self.epoch)}{f', {both}' * (self.pilots > 1)}; "
+            f"fewer if the validation baskets stop gaining{limited}"
+        )
+
+    @property
+    def reserve(self) -> float:
+        """Seconds that the end takes: one evaluation, and what comes after it."""
+        return (1 + FINISHING) * self.evaluation
+
+
+def forecast(objective: Objective[P], settings: TrainingSettings, seed: int, n_items: int) -> Forecast:
+    """Return how long an epoch takes, from some steps of a trainer that is not used otherwise.
+
+    The objective may have a part of the ``n_items``: what a step does for each basket takes as long as here, everything else in proportion
+    to the items.
+    """
+    saved, trainer = objective.state(), Trainer(objective, settings, seed)
+    which = next(shuffled(trainer.rng, objective.n_baskets, trainer.batch_size))
+    with warnings.catch_warnings(action="ignore"):
+        _step_seconds(trainer, which[:1])
+        (first, *few), (again, *many) = (_steps(trainer, part) for part in (which[:1], which))
+        began = time.perf_counter()
+        objective.log_probs(trainer.now)
+        evaluation = time.perf_counter() - began
+    objective.restore(saved)
+    dense, ratio = min(few), n_items / len(trainer.now[0])
+    baskets = max(0.0, sum(many) / len(many) - dense)
+    renewal = max(0.0, min(first, again - baskets) - dense)
+    step = baskets + ratio * (dense + objective.renewed(n_items) * renewal / TIMED)
+    sums = min(evaluation, renewal / 3)  # what an evaluation does for all items, of the three products of a renewal
+    evaluation += (ratio - 1) * sums
+    return Forecast(trainer.n_steps * step + objective.evaluations * evaluation, evaluation)
+
+
+def _steps(trainer: Trainer[P], which: IntArray) -> list[float]:
+    trainer.objective.begin_epoch(trainer.now)
+    return [_step_seconds(trainer, which) for _ in range(TIMED)]
+
+
+def _step_seconds(trainer: Trainer[P], which: IntArray) -> float:
+    began = time.perf_counter()
+    float(trainer.take_step(which))  # waits for a GPU
+    return time.perf_counter() - began

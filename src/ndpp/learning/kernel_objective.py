@@ -18,7 +18,7 @@ the training baskets.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -237,14 +237,6 @@ class KernelObjective(Objective[Parameters]):
         self.form.constrain(exact, scale, self.n_sym)
         W = inner_matrix(self.form, exact.skew, self.n_sym)
         return LowRankKernel((exact.X * scale[:, None]).numpy(), W, labels=labels)
-
-    def narrower(self) -> KernelObjective | None:
-        """Return an objective of about half the rank, for the baskets that are small enough."""
-        rank = max(self.rank // 2, self.form.least_rank)
-        training, validation = (part.select(max_size=rank) for part in (self.training, self.validation))
-        if rank >= self.rank or not len(training) or not len(validation):
-            return None
-        return replace(self, rank=rank, training=training, validation=validation)
 
     def state(self) -> Checkpoint:
         """Return the state of the generator of noise."""

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
+from torch import Tensor
 
 from ndpp._types import FloatArray, IntArray
-from ndpp._validation import by_name, check_count
+from ndpp._validation import by_name, check_count, check_matrix
 from ndpp.baskets import Baskets
 from ndpp.baskets.orders import Orders
 from ndpp.errors import InvalidInputError
@@ -21,11 +23,9 @@ from ndpp.laws.patterns import Patterns
 from ndpp.learning.base import BasketModel, estimator, number
 from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.classes import Shape, seconds_of_start, start
-from ndpp.learning.contest import PILOT
+from ndpp.learning.contest import PILOT, Forecast
 from ndpp.learning.context import check_context, learn_context
 from ndpp.learning.families import FamilyData, find_families, find_patterns
-from ndpp.learning.forecast import Forecast
-from ndpp.learning.item_features import read_features, regressed, scale_of
 from ndpp.learning.mixture_objective import PATTERNS, MixtureObjective, pattern_tensors
 from ndpp.learning.run import OutOfTime, TrainingRun
 from ndpp.learning.tied import MixtureParameters
@@ -40,6 +40,8 @@ FAMILIES_SHARE, START_SHARE = 0.15, 0.3
 """Shares of the minutes that training may take after which the search for families is given up, and that for classes ends."""
 MAX_CLOSE_CALL = 0.05
 """Relative difference of log-likelihoods that decides at once whether families are used; below it, both are trained for some epochs."""
+HALFWAY_COUNT = 20.0
+"""An item that occurs this often begins half-way between what its features say and what its baskets say."""
 
 
 @estimator
@@ -309,3 +311,45 @@ def _likely(candidates: dict[str, MixtureObjective], run: TrainingRun) -> dict[s
     if is_plain or 2 * PILOT * run.epoch_seconds * len(values) > run.clock.left():
         return {best: candidates[best]}
     return candidates
+
+
+# -- features of items: rows = free part + features · matrix; rare items, whose free part is small, follow the features ------------------
+
+
+def read_features(value: Any, labels: tuple[str, ...] | None, n_items: int) -> FloatArray:
+    """Return the features (n_items, f) of all items, from an array, a sparse matrix, a data frame by label or a mapping to vectors."""
+    if isinstance(value, Mapping) or hasattr(value, "loc"):
+        if labels is None:
+            raise InvalidInputError("by label need baskets with labels; pass an array", argument="item_features")
+        known = value if isinstance(value, Mapping) else {str(key): i for i, key in enumerate(value.index)}
+        missing = next((label for label in labels if label not in known), None)
+        if missing is not None:
+            raise InvalidInputError(f"must have a row for every item; {missing!r} has none", argument="item_features")
+        if isinstance(value, Mapping):
+            rows = [np.asarray(value[label], np.float64).ravel() for label in labels]
+            if len({len(row) for row in rows}) > 1:
+                raise InvalidInputError("must be vectors of one length", argument="item_features")
+            value = np.stack(rows)
+        else:
+            value = value.to_numpy()[[known[label] for label in labels]]
+    value = value.toarray() if sparse.issparse(value) else value
+    found = check_matrix(value, "item_features", shape=(n_items, None)).astype(np.float64)
+    if not found.any():
+        raise InvalidInputError("must not be all zero, or have no column", argument="item_features")
+    return found
+
+
+def scale_of(features: FloatArray) -> float:
+    """Return the root mean square of the norms of the rows, in units of which training has them."""
+    return float(np.sqrt((features**2).sum(axis=1).mean()))
+
+
+def regressed(features: Tensor, rows: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the matrix M that fits rows by features M, and free parts: what is left of the rows, less of it the rarer an item is.
+
+    Rows are weighted by how much their ``counts`` of occurrences tell beside ``HALFWAY_COUNT`` others, and M is penalised as one row is.
+    """
+    F, Y, weights = features.double(), rows.double(), (counts / (counts + HALFWAY_COUNT)).double()[:, None]
+    system = F.T @ (weights * F) + torch.eye(F.shape[1], dtype=F.dtype, device=F.device)
+    M = torch.linalg.solve(system, F.T @ (weights * Y))
+    return M.to(rows.dtype).contiguous(), (weights * (Y - F @ M)).to(rows.dtype).contiguous()  # Adam goes by memory

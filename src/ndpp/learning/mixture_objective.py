@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
@@ -66,7 +66,6 @@ class MixtureObjective(Objective[MixtureParameters]):
         if self.features is not None:  # a step moves rows about as far by their features as by themselves
             rates = (1 / max(1.0, float(one.abs().sum(1).mean())) for one in self.features)
             self.rates = (*self.rates[:-2], *rates)
-        self.rank = self.start.X.shape[1]
         self.expansion: tuple[int, Expansion] | None = None
         self.total, self.validation_weights = self.training.touched.total_weight, self.validation.touched.weights
         self.nonempty = all(part.touched.sizes.all() for part in (self.training, self.validation))
@@ -215,17 +214,11 @@ class MixtureObjective(Objective[MixtureParameters]):
         odds = torch.cat([exact.in_factors @ exact.missions.T / scale, exact.levels[None]])
         return FeatureMap((exact.in_X / scale).numpy(), odds.numpy())
 
-    def renewed(self, n_items: int | None) -> float:
+    def renewed(self, n_items: int) -> float:
         """Return about what share of the items a renewal of the expansion is about, after the first one of an epoch."""
-        n = len(self.start.X) if n_items is None else n_items
-        head = min(n, max(tied.LEAST_HEAD, min(n // 4, max(tied.MOST_HEAD, n // tied.HEAD_SHARE))))
-        return (head + (n - head) / tied.TURNS) / n
-
-    def narrower(self) -> MixtureObjective | None:
-        """Return the same objective with half the columns of X."""
-        rank = 2 * (self.rank // 4)
-        start = self.start._replace(X=self.start.X[:, :rank], in_X=self.start.in_X[:, :rank])
-        return replace(self, start=start) if rank else None
+        covering = min(n_items // 4, max(tied.MOST_HEAD, n_items // tied.HEAD_SHARE))
+        head = min(n_items, max(tied.LEAST_HEAD, covering))
+        return (head + (n_items - head) / tied.TURNS) / n_items
 
     def state(self) -> Checkpoint:
         """Return the penalties in force, and the patterns, so that nobody has to find them again."""

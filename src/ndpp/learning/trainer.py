@@ -88,7 +88,6 @@ class Objective(ABC, Generic[P]):
     rates: tuple[float, ...]
     """Learning rate of each tensor, relative to that of training."""
     n_baskets: int
-    rank: int
     validation_weights: FloatArray | None = None
     """How often each validation basket counts, if not once."""
     nonempty: bool = False
@@ -113,10 +112,6 @@ class Objective(ABC, Generic[P]):
         """Return the distribution, in double precision."""
 
     @abstractmethod
-    def narrower(self) -> Objective[P] | None:
-        """Return an objective of about half the rank, perhaps of fewer baskets; None if the rank cannot be smaller."""
-
-    @abstractmethod
     def state(self) -> Checkpoint:
         """Return what changes in training, beside the parameters."""
 
@@ -128,7 +123,7 @@ class Objective(ABC, Generic[P]):
         """Return a running mean of the parameters in the form that is kept."""
         return clone(mean)
 
-    def renewed(self, n_items: int | None) -> float:
+    def renewed(self, n_items: int) -> float:
         """Return the share of the items for which the expensive step of a catalogue of ``n_items`` is taken; all by default."""
         return 1.0
 
