@@ -119,7 +119,7 @@ class Baskets:
             values: Any = np.concatenate([row for row in rows if len(row)] or [np.empty(0, np.int64)])
         else:
             values = list(chain.from_iterable(rows))
-        long = Long(np.repeat(np.arange(len(rows)), sizes), len(rows), values, basket_ids)
+        long = Long(np.repeat(np.arange(len(rows)), sizes), len(rows), values, _listed(basket_ids))
         return cls._trusted(*long.arrays(Rules.of(labels, n_items=n_items, unknown=unknown)))
 
     @classmethod
@@ -138,7 +138,7 @@ class Baskets:
                 f"the matrix must hold only zeros and ones; it holds {wrong[0]}. For counts, pass `matrix > 0`."
             )
         rows = np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr))
-        long = Long(rows[ones], csr.shape[0], csr.indices[ones], basket_ids)
+        long = Long(rows[ones], csr.shape[0], csr.indices[ones], _listed(basket_ids))
         return cls._trusted(*long.arrays(Rules.of(labels, n_items=csr.shape[1])))
 
     @classmethod
@@ -471,6 +471,10 @@ def _integers(value: ArrayLike, name: str, *, copy: bool = True) -> IntArray:
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise InvalidInputError(f"{name} must be a flat array of integers; got shape {array.shape}, {array.dtype}")
     return frozen(array.astype(np.int64, copy=copy and array.flags.writeable))
+
+
+def _listed(ids: Iterable[object] | None) -> list[object] | None:
+    return None if ids is None else list(ids)
 
 
 def _members(members: object) -> Any:

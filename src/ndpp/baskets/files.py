@@ -23,6 +23,8 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
+import numpy as np
+
 from ndpp._atomic import replacing
 from ndpp._validation import check_choice
 from ndpp.baskets.frames import PathOrFile, read_parquet, write_parquet
@@ -92,7 +94,8 @@ def read_text(source: PathOrFile, columns: Columns, rules: Rules, encoding: str 
         rows = [[word for part in line.split(separator) if (word := part.strip())] for line in lines]
     absent = rules.missing_words
     words = ["" if word in absent else unquoted(word) for word in chain.from_iterable(rows)]
-    return Long([i for i, row in enumerate(rows) for _ in row], len(rows), words).present(rules._replace(exact=True))
+    owners = np.repeat(np.arange(len(rows)), list(map(len, rows)))
+    return Long(owners, len(rows), words).present(rules._replace(exact=True))
 
 
 def _needs_quotes(word: str) -> bool:

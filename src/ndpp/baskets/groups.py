@@ -7,11 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ndpp.baskets.baskets import Baskets
-from ndpp.baskets.files import name_of, read_table
+from ndpp.baskets.files import read_table
 from ndpp.baskets.frames import PathOrFile
-from ndpp.baskets.labels import MISSING, Rules, encode, many, word_of
-from ndpp.baskets.lines import Column, Columns
+from ndpp.baskets.labels import Rules, encode, many, word_of
+from ndpp.baskets.lines import ColumnTable
 from ndpp.errors import DataWarning, InvalidInputError, UnknownItemError, UnknownLabelError
 
 
@@ -22,26 +21,19 @@ def read_groups(
 
     Without ``labels`` the table names items by ids. It may hold products that are not in the catalogue.
     """
-    columns = Columns(column, "item")
     advice = f"The file needs the columns 'item' and '{column}'"
-    table = read_table(source, encoding, needed=columns, also=(), advice=advice)
-    empty = next((row for row, word in enumerate(table.columns[column]) if not word_of(word)), None)
-    if empty is not None:
-        got = {name: table.columns[name][empty] for name in ("item", column)}
-        problem = f"{table.place(empty)}: expected values for the columns 'item' and {column!r}; got {got}"
-        raise InvalidInputError(problem, advice="Fill in or drop this line.")
-    rules = Rules.of(labels, n_items=None if labels else n_items, as_labels=labels is not None, unknown="skip")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)
-        found = Baskets._trusted(*table.long(columns, rules).arrays(rules))
-    twice = np.flatnonzero(np.bincount(found.indices, minlength=n_items) > 1)
-    if len(twice):
-        name = int(twice[0]) if labels is None else labels[twice[0]]
-        raise InvalidInputError(f"{name_of(source)}: item {name!r} has several {column[:-1]}ies; it can only have one")
+    table = read_table(source, encoding, needed=("item", column), also=(), advice=advice)
+    for row, both in enumerate(zip(table.columns["item"], table.columns[column])):
+        if "" in map(word_of, both):
+            problem = f"{table.place(row)}: expected values for the columns 'item' and {column!r}; got {both}"
+            raise InvalidInputError(problem, advice="Fill in or drop this line.")
     groups: list[str | None] = [None] * n_items
-    for name, items in zip(found.ids_or_numbers, found):
-        for item in items.tolist():
-            groups[item] = str(name)
+    for row, item in zip(*_rows_of(table, n_items, labels, is_repeated=True)):
+        word = word_of(table.columns[column][row])
+        if groups[item] not in (None, word):
+            name = item if labels is None else labels[item]
+            raise InvalidInputError(f"{table.name}: item {name!r} has several {column[:-1]}ies; it can only have one")
+        groups[item] = word
     return groups
 
 
@@ -52,13 +44,12 @@ def read_columns(
 
     The column ``item`` names the items, without ``labels`` by ids. The table may hold products that are not in the catalogue.
     """
-    columns = dict(read_table(source, encoding).columns)
-    rows, items = _rows_of(columns.pop("item"), name_of(source), n_items, labels)
-    out: dict[str, list[str | None]] = {column: [None] * n_items for column in columns}
-    for column, values in columns.items():
+    table = read_table(source, encoding)
+    rows, items = _rows_of(table, n_items, labels)
+    out: dict[str, list[str | None]] = {column: [None] * n_items for column in table.columns if column != "item"}
+    for column, words in out.items():
         for row, item in zip(rows, items):
-            word = "" if values[row] is None else str(values[row]).strip()
-            out[column][item] = None if word in MISSING else word
+            words[item] = word_of(table.columns[column][row]) or None
     return out
 
 
@@ -71,10 +62,10 @@ def read_factors(
     unknown: str = "error",
 ) -> dict[int, float]:
     """Return the numbers ≥ 0 in the column ``factor`` of a table, by item; ``unknown="skip"`` leaves out unknown items and counts them."""
-    advice, name, out = "The table needs the columns 'item' and 'factor'", name_of(source), dict[int, float]()
-    columns = read_table(source, encoding, needed=("item", "factor"), advice=advice).columns
-    for row, item in zip(*_rows_of(columns["item"], name, n_items, labels, unknown)):
-        word = columns["factor"][row]
+    advice, out = "The table needs the columns 'item' and 'factor'", dict[int, float]()
+    table = read_table(source, encoding, needed=("item", "factor"), advice=advice)
+    for row, item in zip(*_rows_of(table, n_items, labels, unknown)):
+        word = table.columns["factor"][row]
         try:
             out[item] = float(word)
         except (TypeError, ValueError):
@@ -82,22 +73,23 @@ def read_factors(
         if not 0 <= out[item] < np.inf:
             such = item if labels is None else labels[item]
             raise InvalidInputError(
-                f"{name}: a factor is a number ≥ 0, and 0 for what is out of stock; that of {such!r} is {word!r}"
+                f"{table.name}: a factor is a number ≥ 0, and 0 for what is out of stock; that of {such!r} is {word!r}"
             )
     return out
 
 
 def _rows_of(
-    names: Column, name: str, n_items: int, labels: Sequence[str] | None, unknown: str | None = None
-) -> tuple[list[int], list[int]]:
-    """Return the rows of a column of items whose item is in the catalogue, each in one row, and their ids.
+    table: ColumnTable, n_items: int, labels: Sequence[str] | None, unknown: str | None = None, *, is_repeated: bool = False
+) -> tuple[list[int], list[int]]:  # fmt: skip
+    """Return the rows of a table whose item is in the catalogue, and their ids; it can have one row, unless it may be repeated.
 
     Others are left out, with ``unknown="skip"`` with a warning; with "error" they are one.
     """
+    name = table.name
     rules = Rules(None if labels is None else tuple(labels), as_labels=labels is not None, missing="skip", name=name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
-        words = rules.clean(names)
+        words = rules.clean(table.columns["item"])
     rows = np.array([row for row, word in enumerate(words) if word is not None], np.int64)
     items, _ = encode(rules.items([words[row] for row in rows.tolist()]), rules.labels, unknown="skip")
     known = (items >= 0) & (items < n_items)
@@ -114,7 +106,7 @@ def _rows_of(
             f"{name}: none of its {len(items):,} items is in the catalogue, whose items are {there}"
         )
     twice = np.flatnonzero(np.bincount(items[known]) > 1)
-    if len(twice):
+    if len(twice) and not is_repeated:
         such = int(twice[0]) if labels is None else labels[twice[0]]
         raise InvalidInputError(f"{name} names item {such!r} twice; it can have one row")
     return rows[known].tolist(), items[known].tolist()

@@ -1,16 +1,18 @@
-"""Tables, the long form, one row per item of each basket, and a CSV reader that knows line numbers, for error messages."""
+"""Tables, their long form, with a row per item of each basket, what order lines say about baskets, and a CSV reader for error messages."""
 
 from __future__ import annotations
 
 import csv
 import warnings
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ndpp._types import AnyArray, IntArray
-from ndpp.baskets.labels import MISSING, Rules, check_basket_ids, check_ids, check_n_items, encode, many
+from ndpp.baskets.labels import MISSING, Rules, check_basket_ids, check_ids, check_n_items, encode, many, word_of
 from ndpp.errors import DataWarning, InvalidInputError
 
 SKIP = "Fill in the missing values, or leave such rows out with {missing:'skip'}"
@@ -69,47 +71,45 @@ class ColumnTable(NamedTuple):
         """Return what messages call a row."""
         return f"{self.name}, row {row + 1}" if self.lines is None else f"{self.name}, line {self.lines[row]}"
 
-    def naming(self, basket: str, missing: str) -> tuple[ColumnTable, int]:
-        """Return the rows that name a basket, and how many others were skipped; others are an error, unless they are to be skipped."""
-        absent = {"", None} if missing == "keep" else {None, *MISSING}
-        gone = [(key.strip() if isinstance(key, str) else key) in absent for key in self.keys(basket)]
-        if not any(gone):
-            return self, 0
-        if missing != "skip":
-            problem = (
-                f"{self.place(gone.index(True))} names no basket; column {basket!r} must name a basket in every row"
-            )
-            raise InvalidInputError(problem, advice=SKIP)
-        kept = [i for i, is_gone in enumerate(gone) if not is_gone]
-        columns = {name: [values[i] for i in kept] for name, values in self.columns.items()}
-        lines = None if self.lines is None else [self.lines[i] for i in kept]
-        return self._replace(columns=columns, lines=lines), len(gone) - len(kept)
-
     def keys(self, name: str) -> Sequence[Hashable]:
         """Return the values of a column as keys of baskets."""
         values = self.columns[name]
         return values.astype("datetime64[s]").tolist() if isinstance(values, np.ndarray) else values
 
-    def grouped(self, columns: Columns) -> Long:
-        """Return the long form of the rows; those of a file of several completions per basket are baskets of their own."""
-        keys: Iterable[Hashable] = self.keys(columns.basket)
+    def order_lines(self, columns: Columns, missing: str) -> OrderLines:
+        """Return the rows that name a basket; others are an error, unless they are to be skipped.
+
+        Rows of a file of several completions per basket are baskets of their own.
+        """
+        absent = {"", None} if missing == "keep" else {None, *MISSING}
+        gone = [(key.strip() if isinstance(key, str) else key) in absent for key in self.keys(columns.basket)]
+        table = self
+        if any(gone):
+            if missing != "skip":
+                place = self.place(gone.index(True))
+                problem = f"{place} names no basket; column {columns.basket!r} must name a basket in every row"
+                raise InvalidInputError(problem, advice=SKIP)
+            kept = [i for i, is_gone in enumerate(gone) if not is_gone]
+            found = {name: [values[i] for i in kept] for name, values in self.columns.items()}
+            table = self._replace(columns=found, lines=None if self.lines is None else [self.lines[i] for i in kept])
+        keys: Iterable[Hashable] = table.keys(columns.basket)
         if list(self.header) == [columns.basket, COMPLETION, columns.item, "added"]:
-            keys = zip(keys, self.columns[COMPLETION])
-        return Long.grouped(keys, self.columns[columns.item])
+            keys = zip(keys, table.columns[COMPLETION])
+        return OrderLines(table, Long.grouped(keys, table.columns[columns.item]), sum(gone))
 
     def long(self, columns: Columns, rules: Rules) -> Long:
         """Return the long form of the rows that have an item."""
-        table, skipped = self.naming(columns.basket, rules.missing)
-        return table.grouped(columns).present(rules._replace(exact=self.exact, name=self.name), skipped=skipped)
+        lines = self.order_lines(columns, rules.missing)
+        return lines.long.present(rules._replace(exact=self.exact, name=self.name), skipped=lines.skipped)
 
 
 class Long(NamedTuple):
     """Long form: basket number ``baskets[i]`` out of ``n_baskets`` holds ``values[i]``. ``ids`` names the baskets."""
 
-    baskets: Sequence[int] | IntArray
+    baskets: IntArray
     n_baskets: int
-    values: Any
-    ids: Any = None
+    values: Column
+    ids: Sequence[object] | None = None
 
     @classmethod
     def grouped(cls, keys: Iterable[Hashable], values: Column) -> Long:
@@ -118,7 +118,7 @@ class Long(NamedTuple):
         The id of a basket is its key, or the first part of one.
         """
         numbers: dict[Hashable, int] = {}
-        baskets = [numbers.setdefault(key, len(numbers)) for key in keys]
+        baskets = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
         ids = [key[0] if isinstance(key, tuple) else key for key in numbers]
         return cls(baskets, len(numbers), values, ids)
 
@@ -128,7 +128,7 @@ class Long(NamedTuple):
         A row without an item stands for an empty basket if it is the only row of its basket. Elsewhere it is an error, unless
         such rows are skipped; ``skipped`` rows have been already.
         """
-        values, rows = rules.clean(self.values), np.asarray(self.baskets, np.int64)
+        values, rows = rules.clean(self.values), self.baskets
         gone = np.array([value is None for value in values], bool)
         lost = gone if self.ids is None else gone & (np.bincount(rows)[rows] > 1)
         if lost.any() and rules.missing != "skip":
@@ -148,7 +148,7 @@ class Long(NamedTuple):
     ) -> tuple[IntArray, IntArray, int, tuple[str, ...] | None, tuple[int | str, ...] | None]:
         """Return the fields of :class:`ndpp.Baskets`; rows may be in any order and repeat an item."""
         ids, names = encode(self.values, rules.labels, unknown=rules.unknown)
-        n_items, rows = rules.n_items, np.asarray(self.baskets, np.int64)
+        n_items, rows = rules.n_items, self.baskets
         if n_items is None and names is None:
             n_items = int(ids.max()) + 1 if ids.size else 0
         n_items = check_n_items(n_items, names)
@@ -169,6 +169,116 @@ class Long(NamedTuple):
         first[1:] = (np.diff(rows) != 0) | (np.diff(ids) != 0)
         indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[first], minlength=self.n_baskets))])
         return indptr, ids[first], n_items, names, check_basket_ids(self.ids, self.n_baskets)
+
+
+class OrderLines(NamedTuple):
+    """The rows of a table that name a basket, and their long form."""
+
+    table: ColumnTable
+    long: Long
+    skipped: int
+    """How many rows name no basket."""
+
+    def one_each(self, column: str) -> AnyArray:
+        """Return the word of a column for each basket; all of its rows must have the same one."""
+        words = {value: word_of(value) for value in set(self.table.columns[column])}
+        found = np.array([words[value] for value in self.table.columns[column]], str)
+        first = np.zeros(self.long.n_baskets, np.int64)
+        first[self.long.baskets[::-1]] = np.arange(len(self.long.baskets))[::-1]
+        differs = np.flatnonzero(found != found[first][self.long.baskets])
+        if len(differs):
+            row = int(differs[0])
+            raise self._contradiction(
+                row, f"two values of {column!r}, {str(found[first][self.long.baskets[row]])!r} and {str(found[row])!r}"
+            )
+        return found[first]
+
+    def times(self, column: str, time_format: str | None) -> AnyArray:
+        """Return the earliest time of each basket, in seconds; its others must be within a day."""
+        values = self.table.columns[column]
+        if not isinstance(values, np.ndarray):
+            values = np.array([moment(value, time_format) for value in values])
+        found = values.astype("datetime64[s]")
+        if np.isnat(found).any():
+            row = int(np.argmax(np.isnat(found)))
+            raise InvalidInputError(
+                f"{self.table.place(row)}: {self.table.columns[column][row]!r} in column {column!r} is not a time; expected a date such as "
+                "2026-03-01 or 2026-03-01 12:30",
+                advice="Say how times are written with {time_format}, such as '%d/%m/%Y'",
+            )
+        first = np.empty(self.long.n_baskets, found.dtype)
+        order = np.argsort(found, kind="stable")[::-1]
+        first[self.long.baskets[order]] = found[order]
+        apart = np.flatnonzero(found - first[self.long.baskets] > DAY)
+        if len(apart):
+            row = int(apart[0])
+            times = f"two times, {first[self.long.baskets[row]]} and {found[row]}, more than a day apart"
+            raise self._contradiction(row, times)
+        return first
+
+    def _contradiction(self, row: int, has: str) -> InvalidInputError:
+        basket = None if self.long.ids is None else self.long.ids[self.long.baskets[row]]
+        return InvalidInputError(
+            f"{self.table.place(row)}: basket {basket!r} has {has}; it can have one. Give the two orders different ids."
+        )
+
+    def warn_of_repeats(self) -> None:
+        """Warn of baskets whose rows all occur again after those of other baskets."""
+        rows, items, ids = self.long.baskets, self.long.values, self.long.ids
+        runs = np.bincount(rows[np.diff(rows, prepend=-1) != 0])
+        if ids is None or runs.max(initial=0) < 2:
+            return
+        number = {value: i for i, value in enumerate(dict.fromkeys(items))}
+        codes = np.array([number[value] for value in items], np.int64)
+        pairs, times = np.unique(rows * len(number) + codes, return_counts=True)
+        once = np.bincount(pairs[times == 1] // len(number), minlength=self.long.n_baskets)
+        repeated = np.flatnonzero((once == 0) & (runs > 1))
+        if len(repeated):
+            warnings.warn(
+                f"{self.table.name}: {many(len(repeated), 'order')}, such as {ids[repeated[0]]!r}, occur twice with the same items; they "
+                "count once",
+                DataWarning,
+                stacklevel=3,
+            )
+
+
+# -- times -----------------------------------------------------------------------------------------------------------------------------
+
+WEEKDAYS = np.array(["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"])
+MONTHS = np.array(
+    ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+     "December"]
+)  # fmt: skip
+SEASONS = np.array(["winter", "spring", "summer", "autumn"])
+DAY = np.timedelta64(1, "D")
+
+
+def _since(times: AnyArray, unit: str, modulus: int, first: int = 0) -> IntArray:
+    """Return the number of days, months or hours since the beginning of 1970, plus ``first``, modulo some number."""
+    return np.asarray((times.astype(f"datetime64[{unit}]").astype(np.int64) + first) % modulus)
+
+
+CALENDAR: dict[str, Callable[[AnyArray], AnyArray]] = {
+    "weekday": lambda times: WEEKDAYS[_since(times, "D", 7, 3)],  # 1 January 1970 was a Thursday
+    "month": lambda times: MONTHS[_since(times, "M", 12)],
+    "season": lambda times: SEASONS[_since(times, "M", 12, 1) // 3],
+    "hour": lambda times: _since(times, "h", 24).astype(str),
+}
+"""What the time of an order says about its circumstances, in words."""
+
+
+@lru_cache(2**16)
+def moment(value: object, time_format: str | None = None) -> np.datetime64:
+    """Return a time without its zone, the hour on the clock of the shop; NaT if it cannot be read."""
+    try:
+        if isinstance(value, str):
+            text = value.strip()
+            value = datetime.fromisoformat(text) if time_format is None else datetime.strptime(text, time_format)
+        if isinstance(value, datetime):
+            value = value.replace(tzinfo=None)
+        return np.datetime64(value, "s") if isinstance(value, (date, np.datetime64)) else np.datetime64("NaT")  # type: ignore[call-overload,unused-ignore]
+    except ValueError:
+        return np.datetime64("NaT")
 
 
 def records(

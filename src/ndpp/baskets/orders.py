@@ -16,8 +16,7 @@ from ndpp.baskets.baskets import Baskets
 from ndpp.baskets.files import format_of, read_table
 from ndpp.baskets.frames import frame_table
 from ndpp.baskets.labels import Rules, check_labels, many, words_of
-from ndpp.baskets.lines import COMPLETION, NAME_COLUMNS, Columns, MissingColumnError
-from ndpp.baskets.order_lines import CALENDAR, OrderLines
+from ndpp.baskets.lines import CALENDAR, COMPLETION, NAME_COLUMNS, Columns, MissingColumnError
 from ndpp.errors import InvalidInputError
 
 COLUMNS = "Name the columns with {basket}, {item}, {customer} and {time}"
@@ -207,8 +206,8 @@ class Orders(Baskets):
         else:
             table = frame_table(source, needed, also, advice=advice)
         rules = rules._replace(name=table.name, exact=table.exact)
-        lines, skipped = OrderLines.of(table, columns, rules.missing)
-        long = lines.long.present(rules, skipped=skipped)
+        lines = table.order_lines(columns, rules.missing)
+        long = lines.long.present(rules, skipped=lines.skipped)
         if unknown == "new" and rules.labels is not None:
             new = sorted(set(long.values).difference(rules.labels))
             rules = rules._replace(labels=check_labels((*rules.labels, *new)))

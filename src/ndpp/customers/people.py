@@ -12,7 +12,7 @@ from scipy.special import softmax
 
 from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
-from ndpp.baskets.order_lines import CALENDAR, moment
+from ndpp.baskets.lines import CALENDAR, moment
 from ndpp.customers.habits import Habits
 from ndpp.customers.store import NEVER, WEEK, CustomerCounts
 from ndpp.errors import InvalidInputError
