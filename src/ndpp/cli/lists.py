@@ -131,7 +131,7 @@ class Lists(NamedTuple):
         rules = Rules(labels, as_labels=labels is not None, unknown=self.unknown, missing="skip", name=path)
         if format_of(path, None) == "text":
             lines = [unquoted(line.strip()) for line in read_lines(path, self.encoding) if line.strip()]
-            words: Sequence[Any] = Long(np.arange(len(lines)), len(lines), lines).present(rules).values
+            words: Sequence[Any] = list(Long(np.arange(len(lines)), len(lines), lines).present(rules).values)
         else:
             try:
                 words = list(read(path, None, Columns("item", "item"), rules, self.encoding).values)

@@ -26,7 +26,7 @@ from ndpp.customers.habits import Habits
 from ndpp.customers.people import Customer, People, Time, at_time, best_sparse, posterior, read_time
 from ndpp.customers.store import NEVER, WEEK, CustomerCounts, Layers, Trips, encoded
 from ndpp.errors import DataWarning, InvalidInputError
-from ndpp.inference.ranking import DAMPING, ListOptions, Rule
+from ndpp.inference.ranking import DAMPING, OrderOptions, Rule
 from ndpp.inference.recommendation import Recommendation, Recommendations
 from ndpp.inference.scores import scores_of_one, scores_or_nan
 from ndpp.laws.catalogue import Catalogue
@@ -167,23 +167,23 @@ class Customers:
         base = at_time(self.plain, time)
         return base.under(base.ask(customer=self.person(customer, history=history, time=time)))
 
-    def next_basket(  # type: ignore[misc]
+    def next_basket(
         self,
         customer: object = None,
         n: int = 10,
         *,
         history: History | None = None,
         time: Time | None = None,
-        **options: Unpack[ListOptions],
+        **options: Unpack[OrderOptions],
     ) -> Recommendation:
         """Return the items that are most likely in a customer's next basket, with their chances p′.
 
         ``options`` are those of :func:`ndpp.recommend`; ``damping`` is 0 by default.
         """
-        chosen: ListOptions = {"damping": self.habits.damping, **options}
+        chosen: OrderOptions = {"damping": self.habits.damping, **options}
         return self.recommend(customer, (), n, history=history, time=time, **chosen)
 
-    def recommend(  # type: ignore[misc]
+    def recommend(
         self,
         customer: object = None,
         basket: Items = (),
@@ -192,7 +192,7 @@ class Customers:
         history: History | None = None,
         time: Time | None = None,
         unknown: str = "error",
-        **options: Unpack[ListOptions],
+        **options: Unpack[OrderOptions],
     ) -> Recommendation:
         """Return the ``n`` best items for a customer whose basket has begun.
 
@@ -219,7 +219,7 @@ class Customers:
 
     # -- many customers ------------------------------------------------------------------------------------------------------
 
-    def recommend_many(  # type: ignore[misc]
+    def recommend_many(
         self,
         customers: Sequence[object],
         baskets: Baskets | None = None,
@@ -227,7 +227,7 @@ class Customers:
         *,
         time: Time | None = None,
         n_jobs: int = 1,
-        **options: Unpack[ListOptions],
+        **options: Unpack[OrderOptions],
     ) -> Recommendations[Recommendation]:
         """Return :meth:`recommend` for each customer and basket, or without ``baskets`` :meth:`next_basket` for each customer.
 
@@ -236,7 +236,7 @@ class Customers:
         ids, plain = encoded(customers), self.plain
         if baskets is not None and len(baskets) != len(ids):
             raise InvalidInputError(f"must be {len(ids)}, one per customer; got {len(baskets)}", argument="baskets")
-        chosen: ListOptions = {"damping": self.habits.damping if baskets is None else DAMPING, **options}
+        chosen: OrderOptions = {"damping": self.habits.damping if baskets is None else DAMPING, **options}
         rule = Rule.of(plain, n=n, **chosen)
         if rule.ranking.is_whole:
             raise InvalidInputError("must be continuation or lift for many customers", argument="ranking")

@@ -119,7 +119,7 @@ def factors_to(wanted: FloatArray, weights: FloatArray, within: FloatArray) -> F
         s = np.exp((low + high) / 2)
         is_low = weights @ (s * within / (1 - within + s * within)) < wanted
         low, high = np.where(is_low, (low + high) / 2, low), np.where(is_low, high, (low + high) / 2)
-    return np.exp((low + high) / 2)
+    return np.asarray(np.exp((low + high) / 2))
 
 
 def posterior(law: Law, baskets: Baskets) -> FloatArray:

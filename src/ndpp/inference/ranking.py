@@ -81,10 +81,9 @@ def rounded(keys: FloatArray) -> FloatArray:
     return np.asarray(np.ldexp(np.round(mantissa * TIE), exponent))
 
 
-class ListOptions(TypedDict, total=False):
-    """The options of :func:`recommend` that say which items to list, and in which order."""
+class OrderOptions(TypedDict, total=False):
+    """The options of :func:`recommend` that say which items may be listed, and in which order."""
 
-    n: int
     candidates: Items | None
     exclude: Items
     ranking: Ranking | str
@@ -92,6 +91,12 @@ class ListOptions(TypedDict, total=False):
     support: float | None
     per_category: PerCategory | None
     limits: Limit | Sequence[Limit]
+
+
+class ListOptions(OrderOptions, total=False):
+    """The same, and how many items to list."""
+
+    n: int
 
 
 class Rule(NamedTuple):

@@ -205,7 +205,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
             run.say(found.told(settings, run, done))
 
     def _keep(self, trained: Trainer[P]) -> None:
-        law = trained.objective.law(trained.best, self.labels_)
+        law: Any = trained.objective.law(trained.best, self.labels_)
         self.law_ = law.framed(law.frame._replace(nonempty=trained.objective.nonempty))
         self.history_, self.n_iter_, self.validation_score_ = trained.history, len(trained.history), trained.best_value
 
