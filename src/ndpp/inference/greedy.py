@@ -118,8 +118,11 @@ def _states(
     law: Law, chosen: list[int], open: BoolArray, size: int, window: int | None, accepts: _Within | None
 ) -> Iterator[tuple[GreedyState, IntArray | None]]:
     """Yield states that begin with what was ``chosen`` by the time, the fastest first, and the rows that theirs are; None if all."""
-    rows = np.union1d(np.flatnonzero(open), np.array(chosen, np.int64)) if accepts is None else None
-    rows = None if rows is None or 2 * len(rows) > len(open) else rows
+    rows = None
+    if accepts is None and 2 * np.count_nonzero(open) < len(open):
+        used = open.copy()
+        used[chosen] = True
+        rows = np.flatnonzero(used)
     if size > len(chosen) and open.any() and (kernel := law._scoring.factored(rows)) is not None:
         start = chosen if rows is None else np.searchsorted(rows, chosen).tolist()
         own = open if rows is None else open[rows]

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ndpp._types import BoolArray, FloatArray
+from ndpp._types import BoolArray
 from ndpp.errors import ZeroProbabilityError
 from ndpp.laws.law import Law
 from ndpp.laws.scoring import Gains
@@ -92,12 +92,15 @@ class Careful(GreedyState):
                 raise
         gains = self.gains
         certain = np.where(self.open & (gains.values > gains.noise), gains.values, 0.0)
-        if not gains.is_fresh and gains.noise[self.open].max() > MAX_LOSS * certain.max():
+        top = certain.item(certain.argmax())
+        if not gains.is_fresh and gains.noise[self.open].max() > MAX_LOSS * top:
             self.gains = None
             return self.best()
-        best = first_best(certain)
-        group = (best,) if best is not None else () if self.singly else gains.best_pair(self.open)
-        return (group, certain[list(group)].tolist()) if group else None
+        if top > 0:
+            best = int((certain >= top * (1 - TIE)).argmax())
+            return (best,), (certain.item(best),)
+        pair = () if self.singly else gains.best_pair(self.open)
+        return (pair, [0.0] * len(pair)) if pair else None
 
     def add(self, group: Sequence[int]) -> None:
         """Add items: one more is a small change of the gains; after more than one, or in a window, they are computed anew."""
@@ -115,9 +118,3 @@ class Careful(GreedyState):
 def last(chosen: list[int], window: int | None) -> list[int]:
     """Return the items after which the gain of the next one counts."""
     return chosen if window is None else chosen[max(0, len(chosen) - window + 1) :]
-
-
-def first_best(gains: FloatArray) -> int | None:
-    """Return the row with the largest gain, the first of those that are equal up to rounding; None if there is no gain."""
-    top = gains.max(initial=0.0)
-    return int(np.argmax(gains >= top * (1 - TIE))) if top > 0 else None

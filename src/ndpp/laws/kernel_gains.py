@@ -31,7 +31,7 @@ def gains_after(kernel: WeighedSets, rows: IntArray, open: BoolArray) -> Gains:
     rest: WeighedSets = kernel.condition(kernel.catalogue_ids(rows))
     at = np.searchsorted(kernel.support, rest.support)
     if rest.background is not None and (open[at] & (rest.odds > 0)).any():
-        return BackgroundGains(rest, at, kernel.n_rows, rest.coordinates.B, rest.form.own[0])
+        return BackgroundGains(rest, at, kernel.n_rows)
     at = np.flatnonzero(open)
     rest = rest.restrict(kernel.support[at])
     return RemainingGains(gains_after(rest, np.empty(0, np.int64), np.ones(len(at), bool)), at, kernel.n_rows)
@@ -104,22 +104,26 @@ class LowRankGains(Gains):
 class BackgroundGains(Gains):
     """Gains of a kernel with a background, of which ``rest`` is what is left and ``at`` its rows: (1 + δ) times p + qᵀCq, ``forms``."""
 
-    def __init__(self, rest: WeighedSets, at: IntArray, n_rows: int, C: FloatArray, forms: FloatArray) -> None:
+    def __init__(self, rest: WeighedSets, at: IntArray, n_rows: int) -> None:
         super().__init__(np.zeros(n_rows), np.zeros(n_rows))
-        self.values[at], self.noise[at] = (1 + rest.odds) * forms, rest.form.least * (rest.odds == 0)
-        self.rest, self.at, self.C, self.forms = rest, at, C, forms
+        self.rest, self.at, self.C, self.forms = rest, at, rest.coordinates.B.copy(), rest.form.own[0]
+        self.values[at], self.noise[at] = (1 + rest.odds) * self.forms, rest.form.least * (rest.odds == 0)
+        self.has_background = np.zeros(n_rows, bool)
+        self.has_background[at] = rest.odds > 0
 
     def after(self, row: int, open: BoolArray) -> BackgroundGains | None:
         """Return the gains after adding an item, O(n r); None if the items that are left have no background."""
-        rest, best, p = self.rest, int(np.searchsorted(self.at, row)), self.rest.form.diagonal
-        if not (open[self.at] & (rest.odds > 0)).any():
+        if not (open & self.has_background).any():
             return None
+        rest, best, p = self.rest, int(self.at.searchsorted(row)), self.rest.form.diagonal
         q = rest.q_rows(np.array([best]))[0]
         u, v = self.C @ q, q @ self.C
         pivot = float(p[best] + q @ u)
         both = rest.q_times(np.column_stack([u, v]))
-        forms = np.maximum(self.forms - both[:, 0] * both[:, 1] / pivot, p)
-        return BackgroundGains(rest, self.at, len(open), self.C - np.outer(u, v / pivot), forms)
+        self.C -= np.outer(u, v / pivot)
+        self.forms = np.maximum(self.forms - both[:, 0] * both[:, 1] / pivot, p)
+        self.values[self.at] = (1 + rest.odds) * self.forms
+        return self
 
 
 class RemainingGains(Gains):

@@ -52,7 +52,10 @@ class Gains:
         self.values, self.noise = values, noise
 
     def after(self, row: int, open: BoolArray) -> Gains | None:
-        """Return the gains after one more item, where only ``open`` rows matter; None if there is no short way to them."""
+        """Return the gains after one more item, where only ``open`` rows matter; None if there is no short way to them.
+
+        These gains may be overwritten.
+        """
         return None
 
     def best_pair(self, open: BoolArray) -> tuple[int, ...]:
