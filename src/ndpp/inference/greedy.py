@@ -18,7 +18,7 @@ import numpy as np
 from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items, plain_array
 from ndpp.errors import ImpossibleSizeError, InvalidInputError
-from ndpp.inference.pursuit import OnDevice, RowFactors, SideBySide, pursuit
+from ndpp.inference.pursuit import OnDevice, RowFactors, pursuit
 from ndpp.inference.runs import Careful, GreedyState, extend, last
 from ndpp.inference.scores import law_under
 from ndpp.laws.ask import Conditions
@@ -216,28 +216,27 @@ def greedy_batch(
 ) -> tuple[Array, Array]:
     """Return the greedy runs of kernels X_b X_bᵀ, X (b, n, d), and the gains of their items, NaN for given ones: tensors for a tensor.
 
-    ``given`` is (b, g), ``allowed`` (b, n); rows are multiplied by ``factors`` of shape (b, n). A tensor on a GPU stays
-    there, for as many queries at a time as memory allows.
+    ``given`` is (b, g), ``allowed`` (b, n); rows are multiplied by ``factors`` of shape (b, n). A GPU works on as many queries at a time as
+    memory allows; windows are for the CPU.
     """
     (b, n, _), g = X.shape, given.shape[1]
     if allowed is not None or g:
         allowed = np.ones((b, n), bool) if allowed is None else allowed
         np.put_along_axis(allowed, given, False, axis=1)
     torch = None if isinstance(X, np.ndarray) else sys.modules["torch"]
-    if torch is not None and X.device.type != "cpu":
-        return _on_device(torch, X, size, given, window, allowed, factors)
+    if torch is not None and X.device.type != "cpu" and window is None:
+        return _on_device(torch, X, size, given, allowed, factors)
     items, gains, rows = np.empty((b, size), np.int64), np.full((b, size), np.nan), plain_array(X, "X")
     items[:, :g] = given
     for i in range(b):
-        open = None if allowed is None else allowed[i]
-        own = None if factors is None else RowFactors(factors.f[i], factors.squares[i])
+        open, own = None if allowed is None else allowed[i], _of_query(factors, i)
         state = pursuit(Factored(rows[i]), given[i].tolist(), open, size, window=window, factors=own)
         picks, found = extend(state, size - g)
         if len(picks) == size - g:
             items[i, g:], gains[i, g:] = [row for (row,) in picks], found
         else:
             items[i], gains[i, g:] = _careful(rows[i], size, given[i], window, open, own)
-    return (items, gains) if torch is None else (torch.from_numpy(items), torch.from_numpy(gains))
+    return (items, gains) if torch is None else tuple(torch.from_numpy(part).to(X.device) for part in (items, gains))
 
 
 def _on_device(
@@ -245,7 +244,6 @@ def _on_device(
     X: Array,
     size: int,
     given: IntArray,
-    window: int | None,
     allowed: BoolArray | None,
     factors: RowFactors | None,
 ) -> tuple[Array, Array]:
@@ -264,21 +262,20 @@ def _on_device(
             rows, own = X[part] * f[..., None], factors.squares[part] * f * f  # in double precision, as f is
         open = None if allowed is None else torch.tensor(allowed[part], device=device)
         start = torch.tensor(given[part], device=device)
-        if window is None:
-            state: OnDevice | SideBySide = OnDevice(torch, rows, start, open, size, own)
-        else:
-            open = torch.ones(rows.shape[:2], dtype=torch.bool, device=device) if open is None else open
-            state = SideBySide(torch, Factored(rows), start.T, open, window, own)
+        state = OnDevice(torch, rows, start, open, size, own)
         picks, found = extend(state, size - g)
         items[part] = torch.cat([start, *chain.from_iterable(picks)], 1)
         if picks:
             gains[part, g:] = torch.cat(found, 1)
         for i in np.arange(b)[part][~state.sure.cpu().numpy()]:
-            of_query = None if factors is None else RowFactors(*(one[i].cpu().numpy() for one in factors))
             own_open = None if allowed is None else allowed[i]
-            careful = _careful(plain_array(X[i], "X"), size, given[i], window, own_open, of_query)
+            careful = _careful(plain_array(X[i], "X"), size, given[i], None, own_open, _of_query(factors, i))
             items[i], gains[i, g:] = (torch.from_numpy(values).to(device) for values in careful)
     return items, gains
+
+
+def _of_query(factors: RowFactors | None, i: int) -> RowFactors | None:
+    return None if factors is None else RowFactors(*(plain_array(part[i], "factors") for part in factors))
 
 
 def _careful(

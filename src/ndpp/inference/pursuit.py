@@ -7,7 +7,7 @@ The gain of item a after Y is x_aᵀ W_Y x_a. Adding item y with pivot p takes a
 and (x_aᵀu)(x_aᵀv) from every gain. For a symmetric W, u = v: this is the fast greedy algorithm of Chen, Zhang and Zhou (NeurIPS 2018), its
 Cholesky factor kept in the d columns of X rather than in n items, so that an item costs O(n d). The gains of a symmetric kernel never grow,
 and :class:`ByColumns` updates only those that may be the best. With few items :class:`ByItems` keeps the factor by items: fewer and smaller
-steps. :class:`SideBySide` is for other kernels and for windows, and :class:`OnDevice` for a GPU.
+steps. :class:`AnyRun` is for other kernels and for windows, and :class:`OnDevice` for a GPU.
 
 Rows may have factors f: those of the kernel are f_a x_a. X is not multiplied by them. Gains are, by f_a², and nothing else has to be.
 
@@ -42,8 +42,6 @@ DOUBLED_ENTRIES = 2**20
 """X with at most this many entries is copied to double precision."""
 MAX_ITEMS_BY_ITEMS = 2048
 """Number of items up to which the Cholesky factor is kept by items, rather than in the columns of X."""
-DENSE_PRODUCTS = 2**14
-"""With at most this many products per item to add, L is computed first, whole: fewer and smaller steps again."""
 
 
 class RowFactors(NamedTuple):
@@ -95,12 +93,9 @@ def pursuit(
     X = kernel.X
     with np.errstate(all="ignore"):  # what is not sure is computed again
         if not kernel.is_symmetric or window is not None:
-            return SideBySide.of_one(kernel, given, open, window, factors)
+            return AnyRun(kernel, given, open, window, factors)
         if at_once or (X is not None and (X.size > DOUBLED_ENTRIES or len(X) > MAX_ITEMS_BY_ITEMS)):
             return ByColumns(kernel, given, open, size, factors)
-        if X is not None and kernel.W is None and X.shape[1] < len(X) and X.size * len(X) <= DENSE_PRODUCTS * size:
-            rows = np.asarray(X, np.float64) if factors is None else X * factors.f[:, None]
-            kernel, factors = Factored(None, rows.dot(rows.T)), None
         return ByItems(kernel, given, open, size, factors)
 
 
@@ -285,116 +280,84 @@ class ByColumns(_Symmetric):
         self.gains[rows] = self.at_base[rows] - (change if self.f2 is None else change * self.f2[rows])
 
 
-class SideBySide(GreedyState):
-    """Runs of any kernels side by side, in NumPy or torch: ``X`` (b, n, d) in double precision, and one ``W`` for all.
-
-    ``open`` are the items that may be added, ``window`` is how many items in a row are judged together, ``sure`` tells which runs have
-    been sure so far, and ``own`` are the diagonals of the kernels, if they are known. In NumPy there is one run.
-    """
+class AnyRun(GreedyState):
+    """A run of any kernel, symmetric or not. With a ``window``, gains are those after the last ``window - 1`` items alone."""
 
     def __init__(
-        self, xp: ModuleType, kernel: Factored, given: Array, open: Array, window: int | None, own: Array = None
-    ) -> None:
-        X: Array = kernel.X
-        _, W, magnitudes, self.is_symmetric = kernel
-        self.xp, self.X, self.W, self.open, self.window = xp, X, W, open, window
-        self.own = xp.einsum("bij,bij->bi", X if W is None else X @ W, X) if own is None else own
-        self.scale = self.own if magnitudes is None else (X * X) @ magnitudes
-        self.rounding = rounding_of(X.shape[-1])
-        self.noise, self.gains = self.rounding * self.scale, self.own + 0.0
-        self.doubt = xp.amax(self.noise * open, -1)  # the largest error of a gain
-        self.sure = open.any(-1) | True
-        self.each = xp.arange(len(X)) if xp is np else xp.arange(len(X), device=X.device)
-        self.left: list[Array] = []  # u of each item added; in a window, its column of L
-        self.right: list[Array] = []
-        self.picks: list[Array] = []
-        for rows in given:
-            self._add(rows)
-
-    @classmethod
-    def of_one(
-        cls,
+        self,
         kernel: Factored,
         given: Sequence[int],
         open: BoolArray | None,
         window: int | None,
         factors: RowFactors | None,
-    ) -> SideBySide:
-        """Return the state of one run in NumPy."""
+    ) -> None:
         X = np.asarray(kernel.rows, np.float64)
-        X = X if factors is None else X * factors.f[:, None]
-        open = np.ones(len(X), bool) if open is None else open.copy()
-        return cls(np, kernel._replace(X=X[None]), np.array(given, np.int64)[:, None], open[None], window)
+        self.X, self.W = X if factors is None else X * factors.f[:, None], kernel.W
+        self.window, self.is_symmetric, self.is_sure = window, kernel.is_symmetric, True
+        self.open = np.ones(len(X), bool) if open is None else open.copy()
+        self.own, self.scale = _diagonals(self.X, self.W, kernel.magnitudes)
+        self.rounding = rounding_of(X.shape[1])
+        self.gains, self.noise = self.own.copy(), self.rounding * self.scale
+        self.rows = list[int]()
+        self.left = list[FloatArray]()  # u of each item added; in a window, its column of L
+        self.right = list[FloatArray]()
+        for row in given:
+            self.add([row])
 
-    def best(self) -> tuple[Sequence[Array], Sequence[Array]] | None:
-        """Return the best item of each run and its gain; None if the one in NumPy is not sure. A GPU is not waited for."""
-        gains = self.xp.where(self.open, self.gains, -np.inf)
-        top = self.xp.amax(gains, -1)
-        self.sure &= (top > MIN_GAIN) & (top < MAX_GAIN) & (self.doubt <= TIE * top)
-        is_best = gains >= (top * (1 - TIE))[:, None]
-        if self.xp is not np:
-            picks = is_best.byte().argmax(-1, keepdim=True)
-            return [picks], [gains.gather(1, picks)]
-        pick = int(is_best.argmax())
-        return ((pick,), (gains.item(pick),)) if self.sure[0] else None
+    def best(self) -> tuple[Sequence[int], Sequence[float]] | None:
+        """Return the best row and its gain; None as soon as that is not sure."""
+        gains = np.where(self.open, self.gains, -np.inf)
+        top = gains.item(gains.argmax())
+        if not (self.is_sure and MIN_GAIN < top < MAX_GAIN and (self.noise * self.open).max() <= TIE * top):
+            return None
+        row = int((gains >= top * (1 - TIE)).argmax())
+        return (row,), (gains.item(row),)
 
-    def add(self, group: Sequence[Array]) -> None:
-        """Add an item to each run."""
-        self._add(np.array(group) if self.xp is np else group[0][:, 0])
-
-    def _add(self, picks: Array) -> None:
-        at = self.each, picks
-        x, doubt = self.X[at], self.noise[at]
-        u = x if self.W is None else x @ self.W.T
-        v = x if self.W is None else x @ self.W
-        self.open[at] = False
+    def add(self, group: Sequence[int]) -> None:
+        """Add a row."""
+        row, doubt = group[0], self.noise[group[0]]
+        x = self.X[row]
+        u, v = (x, x) if self.W is None else (self.W @ x, x @ self.W)
+        self.close(group)
         if self.window is not None:
-            self.sure &= (self.gains[at] > MIN_GAIN) & (doubt <= TIE * self.gains[at])
-            return self._slide(picks, u, v, self.window - 1)
+            self.is_sure &= bool(self.gains[row] > MIN_GAIN and doubt <= TIE * self.gains[row])
+            return self._slide(row, u, v, self.window - 1)
         if self.left:
-            left = self.xp.stack(self.left, 1)
-            right = left if self.is_symmetric else self.xp.stack(self.right, 1)
-            u = u - ((right @ x[:, :, None]).mT @ left)[:, 0]
-            v = u if self.is_symmetric else v - ((left @ x[:, :, None]).mT @ right)[:, 0]
-        pivot = (x * u).sum(-1)
-        self.sure &= (pivot > MIN_GAIN) & (doubt <= TIE * pivot)
-        root, weight = pivot[:, None] ** 0.5, 4 * EPS + doubt / pivot
-        self.left.append(u / root)
-        change = self._products(self.left[-1])
-        self.right.append(self.left[-1] if self.is_symmetric else v / root)
-        change = change * (change if self.is_symmetric else self._products(self.right[-1]))
-        self.noise = self.noise + weight[:, None] * abs(change)
-        self.doubt = self.xp.amax(self.noise * self.open, -1)
+            left = np.array(self.left)
+            right = left if self.is_symmetric else np.array(self.right)
+            u = u - (right @ x) @ left
+            v = u if self.is_symmetric else v - (left @ x) @ right
+        pivot = x @ u
+        self.is_sure &= bool(pivot > MIN_GAIN and doubt <= TIE * pivot)
+        self.left.append(u / pivot**0.5)
+        self.right.append(self.left[-1] if self.is_symmetric else v / pivot**0.5)
+        change = self.X @ self.left[-1]
+        change = change * (change if self.is_symmetric else self.X @ self.right[-1])
+        self.noise = self.noise + (4 * EPS + doubt / pivot) * np.abs(change)
         self.gains -= change
 
-    def close(self, group: Sequence[Array]) -> None:
-        """Leave out an item of the run in NumPy."""
-        self.open[0, group[0]] = False
+    def close(self, group: Sequence[int]) -> None:
+        """Leave out a row."""
+        self.open[group[0]] = False
 
-    def _products(self, vectors: Array) -> Array:
-        return (self.X[0] @ vectors[0])[None] if len(vectors) == 1 else (self.X @ vectors[:, :, None])[:, :, 0]
-
-    def _slide(self, picks: Array, u: Array, v: Array, most: int) -> None:
+    def _slide(self, row: int, u: FloatArray, v: FloatArray, most: int) -> None:
         """Compute gains after the last items of the window alone: L_aa − L_aY L_Y⁻¹ L_Ya."""
-        self.picks.append(picks)
-        self.left.append(self._products(u))
-        self.right.append(self.left[-1] if self.is_symmetric else self._products(v))
-        for kept in (self.picks, self.left, self.right):
+        self.rows.append(row)
+        self.left.append(self.X @ u)
+        self.right.append(self.left[-1] if self.is_symmetric else self.X @ v)
+        for kept in (self.rows, self.left, self.right):
             del kept[: max(0, len(kept) - most)]
-        if not self.picks:  # a window of one item
+        if not self.rows:  # a window of one item
             return
-        left, right, chosen = (self.xp.stack(kept, 1) for kept in (self.left, self.right, self.picks))
-        at = self.each[:, None], chosen
+        left, at = np.array(self.left), self.rows
         try:
-            weights = self.xp.linalg.solve(self.xp.stack([column[at] for column in self.left], 2), right)
-        except self.xp.linalg.LinAlgError:
-            self.sure &= False
+            weights = np.linalg.solve(left[:, at].T, np.array(self.right))
+        except np.linalg.LinAlgError:
+            self.is_sure = False
             return
-        self.gains = self.own - (left * weights).sum(1)
         roots = self.scale**0.5
-        reach = roots + (abs(weights) * roots[at][:, :, None]).sum(1)
-        self.noise = self.rounding * reach * reach
-        self.doubt = self.xp.amax(self.noise * self.open, -1)
+        reach = roots + roots[at] @ np.abs(weights)
+        self.gains, self.noise = self.own - (left * weights).sum(0), self.rounding * reach * reach
 
 
 class OnDevice(GreedyState):
