@@ -9,7 +9,7 @@ import numpy as np
 
 from ndpp._types import FloatArray
 from ndpp.errors import InvalidInputError
-from ndpp.plots._base import ATTRACT, COLOURS, HATCHED, NEUTRAL, REPEL, check_any, figure, line_look, open_frame
+from ndpp.plots._base import ATTRACT, COLOURS, NEUTRAL, REPEL, check_any, figure, line_look, open_frame
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -148,7 +148,7 @@ def rejections(
             axes.set_title(panel, loc="left", fontweight="bold")
         for bar in (bar for bar in bars if bar.panel == panel):
             at, end = places[bar.group, bar.series], max(bar.value, left)  # zero ends at the left edge
-            look = HATCHED if bar.expected else {}
+            look = {"hatch": "///", "edgecolor": "white"} if bar.expected else {}
             axes.barh(at, end - left, left=left, height=0.75, color=colours[bar.series], lw=0, **look)
             value = f"{bar.value:,.0f}" if 100 <= bar.value < 1e5 else f"{bar.value:.2g}"
             mark = value + " (*)" * bar.expected

@@ -11,7 +11,7 @@ import pytest
 
 from ndpp import Mixture, answers, plots
 from ndpp.answers.atlas import _features
-from ndpp.answers.records import Pairs, Related, Relation, Share
+from ndpp.answers.records import Pairs, Relation
 from ndpp.datasets import make_baskets, make_kernel
 from ndpp.errors import InvalidInputError, MissingExtraError
 from ndpp.laws.kernel import LowRankKernel
@@ -56,13 +56,9 @@ def mixture_of(kernel):
 
 
 FIGURES = {
-    "popularity": lambda kernel: plots.popularity_chart(answers.describe(kernel, n=8).popular),
-    "related": lambda kernel: plots.related_chart(answers.related(kernel, answers.pairs(kernel).complements[0].item)),
-    "strongest_pairs": lambda kernel: plots.pair_chart(answers.pairs(kernel, n=4)),
     "pair_graph": lambda kernel: plots.pair_graph(answers.pairs(kernel, n=4)),
     "embedding_map": lambda kernel: plots.embedding_map(kernel, n=12, pairs=answers.pairs(kernel, n=4)),
     "missions": lambda kernel: plots.mission_chart(answers.missions(mixture_of(kernel))),
-    "pairs of a mixture": lambda kernel: plots.pair_chart(answers.pairs(mixture_of(kernel), n=4)),
     "map of a mixture": lambda kernel: plots.embedding_map(mixture_of(kernel), n=12),
     "size_law": lambda kernel: plots.size_distributions({"kernel": kernel.size_distribution()}, observed=[1, 2, 2, 5]),
     "convergence": lambda kernel: figures.convergence_curves([PANEL] * 2),
@@ -88,54 +84,12 @@ def test_figures_are_saved_and_no_text_leaves_them(name, kernel, tmp_path):
     assert box.y1 < height + 2
 
 
-def test_bars_are_the_values():
-    figure = plots.popularity_chart([Share("bread", 0.4), Share("butter", 0.1)])
-    axes = figure.axes[0]
-    assert [bar.get_width() for bar in axes.patches] == [0.4, 0.1]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["bread", "butter"]
-    assert {"40.0%", "10.0%"} <= set(texts(figure))
-
-
 def test_missions_are_bars_of_their_shares(kernel):
     found = answers.missions(mixture_of(kernel))
     figure = plots.mission_chart(found)
     assert [bar.get_width() for bar in figure.axes[0].patches] == pytest.approx([0.5, 0.3, 0.2])
     for mission in found:
         assert any(text.startswith(f"{mission.share:.1%}, {mission.mean_size:.1f} items: ") for text in texts(figure))
-
-
-def test_pairs_of_a_mixture_are_drawn_by_lift_and_substitutes_by_ties(kernel):
-    small = LowRankKernel(0.5 * kernel.X, kernel.W, labels=kernel.labels)
-    found = answers.pairs(Mixture([kernel, small], [0.5, 0.5]), n=4)
-    axes = plots.pair_chart(found).axes[0]
-    np.testing.assert_allclose(
-        [2 ** bar.get_width() for bar in axes.patches],
-        [*(pair.lift for pair in found.complements), *(pair.by_ties for pair in found.substitutes)],
-    )
-    assert "substitutes: as their missions explain" in axes.get_xlabel()
-
-
-def test_attraction_and_repulsion_are_told_apart(pairs):
-    axes = plots.pair_chart(pairs).axes[0]
-    lifts = [pair.lift for pair in pairs.complements + pairs.substitutes]
-    np.testing.assert_allclose([2 ** bar.get_width() for bar in axes.patches], lifts)
-    assert (
-        len({bar.get_facecolor() for bar in axes.patches[:4]} | {bar.get_hatch() or "" for bar in axes.patches[:4]})
-        == 2
-    )
-    assert axes.patches[0].get_facecolor() != axes.patches[-1].get_facecolor()
-    assert axes.patches[-1].get_hatch()
-
-
-def test_lifts_of_zero_and_one_sided_findings_can_be_drawn():
-    never = Relation("substitute", "a", "b", 0.0, 1.0, 0.0, 0.0, -0.5)
-    often = Relation("complement", "a", "b", 1.6, 1.0, 1.6, 0.4, 0.5)
-    assert "0×" in texts(plots.related_chart(Related("a", 0.5, (), (never,))))
-    axes = plots.related_chart(Related("a", 0.5, (), (never,))).axes[0]
-    assert axes.patches[0].get_width() == -6  # no lower than 1/64
-    figure = plots.related_chart(Related("a", 0.5, (often,), ()))
-    assert "1.6×" in texts(figure)
-    assert "stand in for each other" not in texts(figure)
 
 
 def test_the_graph_has_a_line_for_each_pair_and_a_name_for_each_item(pairs):
@@ -254,8 +208,7 @@ def test_nothing_to_draw():
         (figures.convergence_curves, ()),
         (plots.size_distributions, {}),
         (figures.rejections, ()),
-        (plots.popularity_chart, ()),
-        (plots.pair_chart, Pairs(0, (), ())),
+        (plots.mission_chart, ()),
         (plots.pair_graph, Pairs(0, (), ())),
     ):
         with pytest.raises(InvalidInputError, match="nothing to draw"):
@@ -264,15 +217,14 @@ def test_nothing_to_draw():
 
 def test_without_matplotlib(monkeypatch, pairs):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    for call in (plots.pair_chart, plots.pair_graph):
-        with pytest.raises(MissingExtraError, match=r"pip install 'ndpp\[plot\]'"):
-            call(pairs)
+    with pytest.raises(MissingExtraError, match=r"pip install 'ndpp\[plot\]'"):
+        plots.pair_graph(pairs)
 
 
 def test_pyplot_is_not_loaded():
     code = (
         "import sys, ndpp.plots; assert 'matplotlib' not in sys.modules\n"
-        "from ndpp.answers.records import Share; ndpp.plots.popularity_chart([Share('x', 0.5)])\n"
+        "ndpp.plots.size_distributions({'x': [0.5, 0.5]})\n"
         "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

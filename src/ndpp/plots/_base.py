@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sized
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from ndpp.errors import InvalidInputError, needing
 
@@ -14,23 +14,21 @@ if TYPE_CHECKING:
 ATTRACT, REPEL, NEUTRAL = "#0072B2", "#E69F00", "#5B6770"
 COLOURS = (ATTRACT, "#D55E00", "#009E73", "#CC79A7", REPEL, "#56B4E9", "#000000", NEUTRAL, "#332288")
 """The colours of Okabe and Ito, without yellow and with grey and indigo."""
+MARKERS = "osD^vPX*p"
+Dashes: TypeAlias = str | tuple[float, tuple[float, ...]]
+STYLES: tuple[Dashes, ...] = (
+    "-", "--", "-.", (0, (1, 1)), (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (8, 2)), ":", (0, (4, 1, 1, 1, 1, 1)),
+)  # fmt: skip
 
 
-class BarLook(TypedDict, total=False):
-    """How bars look, as matplotlib takes it."""
+class LineLook(TypedDict):
+    """How a line looks, as matplotlib takes it."""
 
     color: str
-    label: str
-    hatch: str
-    edgecolor: str
-
-
-HATCHED: BarLook = {"hatch": "///", "edgecolor": "white"}
-COMPLEMENTS: BarLook = {"color": ATTRACT, "label": "go together"}
-SUBSTITUTES: BarLook = {"color": REPEL, "label": "stand in for each other", **HATCHED}
-MARKERS = "osD^vPX*p"
-_DASHES = (*((0, dash) for dash in ((1, 1), (5, 1), (3, 1, 1, 1), (8, 2))), ":", (0, (4, 1, 1, 1, 1, 1)))
-STYLES: tuple[Any, ...] = ("-", "--", "-.", *_DASHES)
+    marker: str
+    ls: Dashes
+    ms: float
+    lw: float
 
 
 def figure(width: float, height: float) -> Figure:
@@ -51,7 +49,7 @@ def check_any(what: Sized) -> None:
         raise InvalidInputError("nothing to draw: got no item, pair, curve or bar")
 
 
-def line_look(i: int) -> dict[str, Any]:
+def line_look(i: int) -> LineLook:
     """Return the colour, marker and dashes of line i, all different for the first nine."""
     i %= len(COLOURS)
     return {"color": COLOURS[i], "marker": MARKERS[i], "ls": STYLES[i], "ms": 5, "lw": 1.6}

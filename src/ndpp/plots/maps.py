@@ -6,7 +6,7 @@ The places of items are those of :func:`ndpp.answers.map_of`; lines join complem
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,11 +14,13 @@ from ndpp._types import FloatArray
 from ndpp.answers import Prepared, map_of
 from ndpp.answers.records import Item, Pairs, Relation
 from ndpp.errors import InvalidInputError
-from ndpp.plots._base import ATTRACT, COMPLEMENTS, NEUTRAL, SUBSTITUTES, check_any, figure, short
+from ndpp.plots._base import ATTRACT, NEUTRAL, REPEL, check_any, figure, short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+SOLID, DASHED = (0, ()), (0, (2, 1))
+"""Lines of the graph: where the pattern begins, and lengths of dashes and gaps."""
 LABELLED = 60
 """Items of a map that have labels: more would hide each other."""
 
@@ -40,21 +42,24 @@ def pair_graph(pairs: Pairs) -> Figure:
     angles = np.pi / 2 - 2 * np.pi * np.arange(len(items)) / len(items)
     places = dict(zip(items, np.column_stack([np.cos(angles), np.sin(angles)])))
     strongest = max(abs(pair.correlation) for pair in both)
-    lines: Any = (pairs.complements, COMPLEMENTS, "solid"), (pairs.substitutes, SUBSTITUTES, (0, (2, 1)))
-    for kind, look, dashes in lines:
+    for kind, color, dashes, label in (
+        (pairs.complements, ATTRACT, SOLID, "go together"),
+        (pairs.substitutes, REPEL, DASHED, "stand in for each other"),
+    ):
         for pair in kind:  # a curve bent towards the centre
             start, end = places[pair.item], places[pair.other]
             path = Path([start, 0.35 * (start + end), end], [Path.MOVETO, Path.CURVE3, Path.CURVE3])
             width = 0.8 + 4.2 * abs(pair.correlation) / strongest
-            axes.add_patch(PathPatch(path, fill=False, color=look["color"], ls=dashes, lw=width, capstyle="butt"))
+            axes.add_patch(PathPatch(path, fill=False, color=color, ls=dashes, lw=width, capstyle="butt"))
         if kind:
-            axes.plot([], [], color=look["color"], ls=dashes, lw=3, label=look["label"])
+            axes.plot([], [], color=color, ls=dashes, lw=3, label=label)
     axes.plot(*np.array(list(places.values())).T, "o", color=NEUTRAL, ms=6)
     for item, angle in zip(items, np.degrees(angles)):
-        left = angle < -90 - 1e-6
-        turn: dict[str, Any] = {"rotation": angle + 180 * left, "ha": "right" if left else "left"}
-        x, y = 1.05 * places[item]
-        axes.text(x, y, labels[item], va="center", fontsize=9, rotation_mode="anchor", **turn)
+        left, (x, y) = angle < -90 - 1e-6, 1.05 * places[item]
+        axes.text(
+            x, y, labels[item], va="center", ha="right" if left else "left", fontsize=9,
+            rotation=angle + 180 * left, rotation_mode="anchor",
+        )  # fmt: skip
     drawn.legend(loc="outside lower center", ncols=2, frameon=False)
     return drawn
 
