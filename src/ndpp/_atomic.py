@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from safetensors import SafetensorError
 
@@ -169,7 +169,7 @@ def part_path(target: str | os.PathLike[str]) -> Path:
     return real.with_name(real.name + ".ndpp-part")
 
 
-def check_same(path: str | os.PathLike[str], then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def check_same(path: str | os.PathLike[str], then: Mapping[str, object], now: Mapping[str, object]) -> None:
     """Raise unless ``path`` was made with the same settings, ``then`` and ``now``: otherwise a resumed run would differ."""
     for name, value in json.loads(json.dumps({**dict.fromkeys(then), **now})).items():
         if then.get(name) != value:
@@ -204,7 +204,7 @@ def one_writer(path: str | os.PathLike[str]) -> Iterator[None]:
                 lock.unlink(missing_ok=True)
 
 
-def _lock(file: IO[Any]) -> bool:
+def _lock(file: IO[bytes]) -> bool:
     """Lock an open file and return True, or False if another process has locked it."""
     try:
         if WINDOWS:

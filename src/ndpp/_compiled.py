@@ -49,7 +49,7 @@ def interpreted(function: Function) -> Function:
 
 INTERPRETED_STEPS, STEPS_PER_CALL = 1e6, 2e3
 """Steps that Python takes in up to a second, before a function is compiled; and those that a call counts for."""
-_taken: defaultdict[Any, float] = defaultdict(float)
+_taken: defaultdict[object, float] = defaultdict(float)
 
 
 def soon(function: Function, steps: float) -> Function:

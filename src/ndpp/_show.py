@@ -32,7 +32,7 @@ class Table(NamedTuple):
     """Column names and the lines below them."""
 
     header: Sequence[str]
-    lines: Sequence[Sequence[Any]]
+    lines: Sequence[Sequence[object]]
 
     def to_csv(self) -> str:
         """Return the table as CSV, with six significant digits.
@@ -59,7 +59,7 @@ class Shown:
     """Base class of what shows itself as a table, and becomes a data frame."""
 
     @abstractmethod
-    def table(self) -> tuple[list[str], list[tuple[Any, ...]]]:
+    def table(self) -> tuple[list[str], list[tuple[object, ...]]]:
         """Return the names of columns, and rows."""
 
     def to_frame(self, backend: str | None = None) -> Any:
@@ -101,7 +101,7 @@ def to_json(value: object) -> str:
     return json.dumps(finite, ensure_ascii=False, allow_nan=False)
 
 
-def to_frame(columns: Mapping[str, Sequence[Any]], backend: str | None) -> Any:
+def to_frame(columns: Mapping[str, Sequence[object]], backend: str | None) -> Any:
     """Return a data frame of pandas, polars or pyarrow; without a ``backend``, of the first of them that is installed."""
     import narwhals as nw
 
@@ -136,7 +136,7 @@ def some(labels: Sequence[str] | None) -> str:
     return ", ".join([*(printable(label, 12) for label in labels[:3]), *(["…"] if len(labels) > 3 else [])])
 
 
-def _cells(header: Sequence[str], lines: Sequence[Sequence[Any]]) -> tuple[list[list[str]], list[bool], int]:
+def _cells(header: Sequence[str], lines: Sequence[Sequence[object]]) -> tuple[list[list[str]], list[bool], int]:
     """Return the cells of the first lines with the header, which columns are numbers, and how many lines are left out."""
     shown = lines[:SHOWN_ROWS]
     numeric = [all(isinstance(line[i], int | float | None) for line in shown) for i in range(len(header))]
@@ -147,7 +147,7 @@ def _cells(header: Sequence[str], lines: Sequence[Sequence[Any]]) -> tuple[list[
     return [list(header), *cells], numeric, len(lines) - len(shown)
 
 
-def text_table(header: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
+def text_table(header: Sequence[str], lines: Sequence[Sequence[object]]) -> str:
     """Return a table of the first lines, numbers to the right.
 
     Examples
@@ -171,7 +171,9 @@ def aligned(
         yield gap.join(pad + cell if right else cell + pad for cell, pad, right in zip(line, pads, to_right)).rstrip()
 
 
-def html_table(title: str, header: Sequence[str], lines: Sequence[Sequence[Any]], *, n_lines: int | None = None) -> str:
+def html_table(
+    title: str, header: Sequence[str], lines: Sequence[Sequence[object]], *, n_lines: int | None = None
+) -> str:
     """Return a table of the first of ``n_lines`` lines as HTML, everything in it escaped.
 
     Examples

@@ -12,6 +12,8 @@ FloatArray: TypeAlias = npt.NDArray[np.float64]
 ComplexArray: TypeAlias = npt.NDArray[np.complex128]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
+RealArray: TypeAlias = npt.NDArray[np.floating]
+"""Single or double precision."""
 AnyArray: TypeAlias = npt.NDArray[Any]
 
 Items: TypeAlias = Sequence[int] | Sequence[str] | IntArray

@@ -40,12 +40,9 @@ class Catalogued(Protocol):
 class SeriesLike(Protocol):
     """What is asked of a pandas Series, whose index is its keys."""
 
-    def __iter__(self) -> Iterator[Any]: ...
+    def __iter__(self) -> Iterator[object]: ...
 
-    def keys(self) -> Iterable[Any]:
-        """Return the index."""
-
-    def items(self) -> Iterable[tuple[Any, Any]]:
+    def items(self) -> Iterable[tuple[object, object]]:
         """Return keys with values."""
 
     def dropna(self) -> Self:
@@ -161,7 +158,7 @@ def check_items(items: object, catalogue: Catalogued | int, name: str = "items")
 
 def by_name(
     values: Mapping[Any, Any] | Sequence[Any] | AnyArray | SeriesLike,
-    names: Sequence[Any] | None,
+    names: Sequence[object] | None,
     count: int,
     argument: str,
 ) -> tuple[list[Any], BoolArray]:
@@ -184,7 +181,7 @@ def by_name(
     if len({key for key, _ in pairs}) < len(pairs):
         raise InvalidInputError("must have one entry per name; some of its keys occur twice", argument=argument)
     table = {key: value for key, value in pairs if value is not None and value == value}
-    order: Sequence[Any] = range(count)
+    order: Sequence[object] = range(count)
     words, known = {str(key): value for key, value in table.items()}, set(map(str, names or ()))
     numbers = all(isinstance(key, (int, np.integer)) for key in table)
     if known and not (
@@ -205,10 +202,9 @@ def check_values(values: object, catalogue: Catalogued, name: str, *, default: f
     Items that a mapping does not name have the ``default``.
     """
     ids, numbers = np.arange(catalogue.n_items), values
-    if isinstance(values, Mapping):
-        ids, numbers = check_items(list(values.keys()), catalogue, name), list(values.values())
-    elif _is_series(values):
-        ids, numbers = check_items(list(values.keys()), catalogue, name), list(values)
+    if isinstance(values, Mapping) or _is_series(values):
+        pairs = list(values.items())
+        ids, numbers = check_items([item for item, _ in pairs], catalogue, name), [number for _, number in pairs]
     try:
         found = np.array(numbers, np.float64)
     except (TypeError, ValueError):

@@ -149,7 +149,7 @@ class NoConditionalKernelError(InvalidInputError):
 class RefusedUpdateError(InvalidInputError):
     """An update would make a model worse, or its orders should not be learned from. ``updated`` is the new model, if there is one."""
 
-    def __init__(self, problem: str, *, advice: str, updated: Any = None) -> None:
+    def __init__(self, problem: str, *, advice: str, updated: object = None) -> None:
         super().__init__(problem, advice=advice)
         self.updated = updated
 

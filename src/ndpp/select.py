@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +21,6 @@ from ndpp.errors import ImpossibleSizeError, InvalidInputError
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
 from ndpp.laws.matrices import feature_rows
-
-if TYPE_CHECKING:
-    BatchSampler: Any
 
 __all__ = ["Batch", "BatchSampler", "Batches", "batches", "columns", "spanning_tree", "tree_kernel"]
 
@@ -60,7 +55,6 @@ class Batches:
     size: int
     n_batches: int
     weights: FloatArray | None
-    _sampler: Any
     _rng: np.random.Generator
 
     def __len__(self) -> int:
@@ -69,7 +63,7 @@ class Batches:
     def __iter__(self) -> Iterator[Batch]:
         for start in range(0, self.n_batches, BATCHES_AT_ONCE):
             count = min(BATCHES_AT_ONCE, self.n_batches - start)
-            for items in self._sampler.sample(count, rng=self._rng.spawn(1)[0]).baskets:
+            for items in self.law.sample(count, size=self.size, rng=self._rng.spawn(1)[0]):
                 yield Batch(items, None if self.weights is None else self.weights[items])
 
 
@@ -137,41 +131,24 @@ def batches(
             f"item {int(np.argmin(chances))} is never in a batch, so that its weight would be infinite: its features or quality are zero. "
             "Drop such items, give them a background, or pass weights=False"
         )
-    sampler = law.sampler(size=size)
-    return Batches(law, size, count, 1 / chances if weights else None, sampler, np.random.default_rng(rng))
+    return Batches(law, size, count, 1 / chances if weights else None, np.random.default_rng(rng))
 
 
-@cache
-def _batch_sampler() -> type:
-    try:
-        base = import_module("torch.utils.data").Sampler
-    except ImportError as error:
-        raise ImportError("ndpp.select.BatchSampler needs torch; install it with pip install 'ndpp[learn]'") from error
+class BatchSampler:
+    """The items of :class:`Batches` as lists, for torch's ``DataLoader(batch_sampler=…)``; ``batches.weights[items]`` are their weights."""
 
-    class BatchSampler(base):  # type: ignore[misc, valid-type]
-        """The items of :class:`Batches` as lists, for ``DataLoader(batch_sampler=…)``; ``batches.weights[items]`` are their weights."""
+    def __init__(self, batches: Batches) -> None:
+        if not isinstance(batches, Batches):
+            raise InvalidInputError(
+                f"must come from ndpp.select.batches; got {type(batches).__name__}", argument="batches"
+            )
+        self.batches = batches
 
-        def __init__(self, batches: Batches) -> None:
-            if not isinstance(batches, Batches):
-                raise InvalidInputError(
-                    f"must come from ndpp.select.batches; got {type(batches).__name__}", argument="batches"
-                )
-            self.batches = batches
+    def __len__(self) -> int:
+        return len(self.batches)
 
-        def __len__(self) -> int:
-            return len(self.batches)
-
-        def __iter__(self) -> Iterator[list[int]]:
-            return (batch.items.tolist() for batch in self.batches)
-
-    return BatchSampler
-
-
-def __getattr__(name: str) -> type:
-    """Import torch when :class:`BatchSampler` is first used."""
-    if name == "BatchSampler":
-        return _batch_sampler()
-    raise AttributeError(f"module 'ndpp.select' has no attribute {name!r}")
+    def __iter__(self) -> Iterator[list[int]]:
+        return (batch.items.tolist() for batch in self.batches)
 
 
 def columns(A: object, k: int, *, n_samples: int | None = None, rng: RngLike = None) -> IntArray:

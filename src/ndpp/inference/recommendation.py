@@ -29,7 +29,7 @@ class Recommendation(Shown, _Items):
     ``labels`` are the names of the items, if they have any.
     """
 
-    def table(self) -> tuple[list[str], list[tuple[Any, ...]]]:
+    def table(self) -> tuple[list[str], list[tuple[object, ...]]]:
         """Return a row per item."""
         names = self.items.tolist() if self.labels is None else self.labels
         return ["item", "score"], list(zip(names, self.scores.tolist()))
@@ -45,7 +45,7 @@ class Recommendations(Shown, list[R | None]):
         super().__init__(found)
         self.basket_ids = basket_ids
 
-    def table(self) -> tuple[list[str], list[tuple[Any, ...]]]:
+    def table(self) -> tuple[list[str], list[tuple[object, ...]]]:
         """Return a row per basket and item, with the rank of the item."""
         tables = [(i, *one.table()) for i, one in zip(self.basket_ids, self) if one is not None]
         header = next((header for _, header, lines in tables if lines), ["item", "score"])

@@ -9,12 +9,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from ndpp._types import AnyArray, IntArray
+from ndpp._types import IntArray, RealArray
 from ndpp.errors import InvalidInputError, NDPPError, PrecisionError, RowsUnavailableError
 
 BLOCK_BYTES = 16 * 2**20
@@ -23,7 +23,8 @@ READ_ALL_FACTOR = 8
 """If fewer than one row in this many is needed, rows are fetched one by one; otherwise the whole store is read."""
 
 Result = TypeVar("Result")
-Blocks: TypeAlias = Iterator[tuple[slice, AnyArray]]
+Block = TypeVar("Block", bound=RealArray)
+Blocks: TypeAlias = Iterator[tuple[slice, RealArray]]
 
 
 @runtime_checkable
@@ -44,7 +45,7 @@ class RowSource(Protocol):
         """Yield all rows, block by block."""
 
     @abstractmethod
-    def rows(self, ids: IntArray) -> AnyArray:
+    def rows(self, ids: IntArray) -> RealArray:
         """Return the rows of these ids."""
 
 
@@ -59,7 +60,7 @@ class Rows(RowSource):
     """Whether many kernels share these rows, so that none of them should keep a copy."""
 
     def map_blocks(
-        self, function: Callable[[AnyArray], Result], ids: IntArray | None = None
+        self, function: Callable[[RealArray], Result], ids: IntArray | None = None
     ) -> Iterator[tuple[slice, Result]]:
         """Yield ``function`` of every block, or of its rows that are among the sorted ``ids``; slices then count these.
 
@@ -80,13 +81,13 @@ class Rows(RowSource):
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> AnyArray:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> RealArray:
         return np.asarray(self.read(), dtype)
 
     def __repr__(self) -> str:
         return f"<{self.shape[0]} × {self.shape[1]} {self.dtype}: {self.name}>"
 
-    def each(self, function: Callable[[AnyArray], AnyArray]) -> Blocks:
+    def each(self, function: Callable[[RealArray], Block]) -> Iterator[tuple[slice, Block]]:
         """Yield ``function`` of every block, computed where the block is stored: for functions with small results."""
         return self._checked(self.map_blocks(partial(_examine, function, self.shape[1])))
 
@@ -94,7 +95,7 @@ class Rows(RowSource):
         """Yield every block."""
         return self._checked((where, _examine(_same, self.shape[1], block)) for where, block in self.blocks())
 
-    def take(self, ids: IntArray) -> AnyArray:
+    def take(self, ids: IntArray) -> RealArray:
         """Return the rows of these ids."""
         if len(ids) == 0:
             return np.empty((0, self.shape[1]), self.dtype)
@@ -110,7 +111,7 @@ class Rows(RowSource):
             )
         return real(found)
 
-    def read(self) -> AnyArray:
+    def read(self) -> RealArray:
         """Return all of X as an array."""
         out = np.empty(self.shape, self.dtype)
         for where, block in self.stream():
@@ -121,28 +122,26 @@ class Rows(RowSource):
         """Return the first and last catalogue id of a slice of rows."""
         return where.start, where.stop - 1
 
-    def _checked(self, blocks: Iterator[tuple[slice, Examined]]) -> Blocks:
+    def _checked(self, blocks: Iterator[tuple[slice, Examined[Block]]]) -> Iterator[tuple[slice, Block]]:
         """Yield the results of blocks; raise unless these cover X in order."""
         done = 0
-        while True:
-            try:
-                where, block = next(blocks)
-            except StopIteration:
-                break
-            except NDPPError:
-                raise
-            except Exception as reason:
-                raise self._unavailable(f"rows from {self.span(slice(done, done + 1))[0]} on", reason) from reason
-            if where.start != done:
-                raise InvalidInputError(
-                    f"blocks of X must follow each other; expected row {done} next, {self.name} gave rows {where.start}–{where.stop - 1}"
-                )
-            done, result = where.stop, self._check_block(where, block)
-            yield where, result
+        try:
+            for where, block in blocks:
+                if where.start != done:
+                    raise InvalidInputError(
+                        f"blocks of X must follow each other; expected row {done} next, {self.name} gave rows "
+                        f"{where.start}–{where.stop - 1}"
+                    )
+                done = where.stop
+                yield where, self._check_block(where, block)
+        except NDPPError:
+            raise
+        except Exception as reason:
+            raise self._unavailable(f"rows from {self.span(slice(done, done + 1))[0]} on", reason) from reason
         if done != len(self):
             raise InvalidInputError(f"X should have {len(self)} rows; the blocks of {self.name} end after {done}")
 
-    def _check_block(self, where: slice, block: Examined) -> AnyArray:
+    def _check_block(self, where: slice, block: Examined[Block]) -> Block:
         first, last = self.span(where)
         wanted = (where.stop - where.start, self.shape[1])
         if block.shape != wanted:
@@ -167,15 +166,15 @@ class Rows(RowSource):
         )
 
 
-class Examined(NamedTuple):
+class Examined(NamedTuple, Generic[Block]):
     """The shape of a block, the index of its first entry that is not finite, and the result if it is finite."""
 
     shape: tuple[int, ...]
     bad: tuple[int, int] | None = None
-    result: AnyArray | None = None
+    result: Block | None = None
 
 
-def _examine(function: Callable[[AnyArray], AnyArray], width: int, block: AnyArray) -> Examined:
+def _examine(function: Callable[[RealArray], Block], width: int, block: RealArray) -> Examined[Block]:
     """Apply the function, on the block's own machine. Entries are examined only if the result is not finite."""
     block = real(np.asarray(block))
     if block.ndim != 2 or block.shape[1] != width:
@@ -188,7 +187,7 @@ def _examine(function: Callable[[AnyArray], AnyArray], width: int, block: AnyArr
     return Examined(block.shape, (int(bad[0, 0]), int(bad[0, 1])) if len(bad) else None)
 
 
-def _same(block: AnyArray) -> AnyArray:
+def _same(block: RealArray) -> RealArray:
     return block
 
 
@@ -203,7 +202,7 @@ class Wrapped(Rows):
         """Yield all rows, block by block."""
         return self.source.blocks()
 
-    def rows(self, ids: IntArray) -> AnyArray:
+    def rows(self, ids: IntArray) -> RealArray:
         """Return the rows of these ids."""
         return self.source.rows(ids)
 
@@ -222,7 +221,7 @@ class SelectedRows(Rows):
         return ((where, self.source.rows(self.ids[where])) for where in slices(self.shape, self.dtype))
 
     def map_blocks(
-        self, function: Callable[[AnyArray], Result], ids: IntArray | None = None
+        self, function: Callable[[RealArray], Result], ids: IntArray | None = None
     ) -> Iterator[tuple[slice, Result]]:
         """Yield ``function`` of every block; see :meth:`Rows.map_blocks`."""
         assert ids is None
@@ -230,7 +229,7 @@ class SelectedRows(Rows):
             return self.source.map_blocks(function, self.ids)
         return super().map_blocks(function)
 
-    def rows(self, ids: IntArray) -> AnyArray:
+    def rows(self, ids: IntArray) -> RealArray:
         """Return the rows at these positions of ``self.ids``."""
         return self.source.rows(self.ids[ids])
 
@@ -255,7 +254,7 @@ def slices(shape: tuple[int, int], dtype: np.dtype[Any]) -> Iterator[slice]:
         yield slice(start, min(start + step, shape[0]))
 
 
-def real(block: AnyArray) -> AnyArray:
+def real(block: RealArray) -> RealArray:
     """Return a block as float32, if it is, or float64."""
     return block if block.dtype.char in "fd" and block.dtype.isnative else block.astype(precision(block.dtype))
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ndpp._types import AnyArray, IntArray
+from ndpp._types import IntArray, RealArray
 from ndpp.errors import InvalidInputError
 from ndpp.rows.base import Blocks, Rows, check_shape, precision, slices
 
@@ -74,7 +74,7 @@ class FileRows(Rows):
     def _read(self, count: int, offset: int) -> bytes:
         return self._opened[1](count, offset)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in self.__dict__.items() if name != "_file"}
 
     def blocks(self) -> Blocks:
@@ -86,7 +86,7 @@ class FileRows(Rows):
                 at += len(parts[-1]) or self._truncated(where.start)
             yield where, self._matrix(parts)
 
-    def rows(self, ids: IntArray) -> AnyArray:
+    def rows(self, ids: IntArray) -> RealArray:
         """Return the rows of these ids, with one read per row."""
         (_, read), offset, width = self._opened, self.offset, self._row_bytes
         parts = [read(width, offset + row * width) for row in ids.tolist()]
@@ -94,7 +94,7 @@ class FileRows(Rows):
             self._truncated(int(ids[[len(part) < width for part in parts]][0]))
         return self._matrix(parts)
 
-    def _matrix(self, parts: list[bytes]) -> AnyArray:
+    def _matrix(self, parts: list[bytes]) -> RealArray:
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         return np.frombuffer(data, self.stored).reshape(-1, self.shape[1])
 
@@ -143,7 +143,7 @@ class Stacked(Rows):
             for where, block in part.blocks():
                 yield slice(start + where.start, start + where.stop), block
 
-    def rows(self, ids: IntArray) -> AnyArray:
+    def rows(self, ids: IntArray) -> RealArray:
         """Return the rows of these ids."""
         out = np.empty((len(ids), self.shape[1]), self.dtype)
         owner = np.searchsorted(self._bounds, ids, side="right") - 1

@@ -6,7 +6,7 @@ from functools import reduce
 
 import numpy as np
 
-from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._types import FloatArray, IntArray, RealArray
 from ndpp.rows.base import Blocks, Rows, slices
 
 
@@ -14,7 +14,11 @@ class Multiplied(Rows):
     """Row i of a source, an array or another row source, times ``factors[i]``, if there are any, and some matrices, in double precision."""
 
     def __init__(
-        self, source: AnyArray | Rows, factors: FloatArray | None = None, *matrices: FloatArray, is_shared: bool = False
+        self,
+        source: RealArray | Rows,
+        factors: FloatArray | None = None,
+        *matrices: FloatArray,
+        is_shared: bool = False,
     ) -> None:
         self.is_shared, self.name = is_shared, "X"
         if isinstance(source, Rows):
@@ -26,7 +30,7 @@ class Multiplied(Rows):
         self.shape = len(source), (matrices[-1] if matrices else source).shape[1]
         self.dtype = np.dtype(np.float64)
 
-    def _product(self, rows: AnyArray, which: slice | IntArray) -> FloatArray:
+    def _product(self, rows: RealArray, which: slice | IntArray) -> FloatArray:
         return reduce(np.matmul, self.matrices, rows * self.factors[which, None])
 
     def blocks(self) -> Blocks:
@@ -35,6 +39,6 @@ class Multiplied(Rows):
         blocks = X.blocks() if isinstance(X, Rows) else ((where, X[where]) for where in slices(X.shape, X.dtype))
         return ((where, self._product(block, where)) for where, block in blocks)
 
-    def rows(self, ids: IntArray) -> AnyArray:
+    def rows(self, ids: IntArray) -> RealArray:
         """Return the rows of these ids."""
         return self._product(self.source.rows(ids) if isinstance(self.source, Rows) else self.source[ids], ids)

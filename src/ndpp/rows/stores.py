@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ndpp._types import AnyArray, IntArray
+from ndpp._types import IntArray, RealArray
 from ndpp.errors import InvalidInputError, needing
 from ndpp.rows.base import Blocks, Result, Rows, check_shape, cut, precision, slices
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import h5py
     import zarr
 
-Task: TypeAlias = tuple[Callable[[AnyArray], object] | None, object, IntArray | None]
+Task: TypeAlias = tuple[Callable[[RealArray], object] | None, object, IntArray | None]
 """A function of rows, a chunk to be computed, and which of its rows are wanted."""
 
 
@@ -40,13 +40,13 @@ class ChunkedRows(Rows):
             where = slice(start, min(start + step, len(self)))
             yield where, self._fetch(where)
 
-    def rows(self, ids: IntArray) -> AnyArray:
+    def rows(self, ids: IntArray) -> RealArray:
         """Return the rows of these ids."""
         distinct, places = np.unique(ids, return_inverse=True)  # both libraries want increasing ids
         return self._fetch(distinct)[places]
 
     @abstractmethod
-    def _fetch(self, rows: slice | IntArray) -> AnyArray: ...
+    def _fetch(self, rows: slice | IntArray) -> RealArray: ...
 
 
 class HDF5Rows(ChunkedRows):
@@ -56,7 +56,7 @@ class HDF5Rows(ChunkedRows):
         self.file = os.path.abspath(array.file.filename)
         super().__init__(array, f"HDF5 dataset {array.name!r} of {self.file!r}")
 
-    def _fetch(self, rows: slice | IntArray) -> AnyArray:
+    def _fetch(self, rows: slice | IntArray) -> RealArray:
         return np.asarray(self.array[rows])
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -75,7 +75,7 @@ class ZarrRows(ChunkedRows):
     def __init__(self, array: zarr.Array) -> None:
         super().__init__(array, f"Zarr array {str(array.store_path)!r}")
 
-    def _fetch(self, rows: slice | IntArray) -> AnyArray:
+    def _fetch(self, rows: slice | IntArray) -> RealArray:
         found = np.asarray(self.array[rows] if isinstance(rows, slice) else self.array.oindex[rows])
         # Zarr reads missing chunks as zeros, so a store that was removed must be detected here.
         root = getattr(self.array.store_path.store, "root", None)
@@ -115,7 +115,7 @@ class DaskRows(Rows):
         return ((where, chunk.compute()) for where, chunk in zip(*self._chunks))
 
     def map_blocks(
-        self, function: Callable[[AnyArray], Result], ids: IntArray | None = None
+        self, function: Callable[[RealArray], Result], ids: IntArray | None = None
     ) -> Iterator[tuple[slice, Result]]:
         """Yield ``function`` of every chunk, computed where the chunk is, all at once; see :meth:`Rows.map_blocks`."""
         places, tasks = list[slice](), list[Task]()
@@ -126,7 +126,7 @@ class DaskRows(Rows):
                 tasks.append((function, chunk, local))
         return zip(places, _compute(tasks))
 
-    def rows(self, ids: IntArray) -> AnyArray:
+    def rows(self, ids: IntArray) -> RealArray:
         """Return the rows of these ids; nothing else is transferred."""
         bounds, chunks = self._chunks
         out = np.empty((len(ids), self.shape[1]), self.dtype)
@@ -146,7 +146,7 @@ def _compute(tasks: list[Task]) -> tuple[Any, ...]:
     return found
 
 
-def _apply(function: Callable[[AnyArray], object] | None, block: AnyArray, local: IntArray | None) -> object:
+def _apply(function: Callable[[RealArray], object] | None, block: RealArray, local: IntArray | None) -> object:
     block = np.asarray(block)
     part = block if local is None else block[local]
     return part if function is None else function(part)
