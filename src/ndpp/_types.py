@@ -12,6 +12,8 @@ FloatArray: TypeAlias = npt.NDArray[np.float64]
 ComplexArray: TypeAlias = npt.NDArray[np.complex128]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
+KeyArray: TypeAlias = npt.NDArray[np.uint64]
+"""What the random numbers of all samples of a call follow from."""
 RealArray: TypeAlias = npt.NDArray[np.floating]
 """Single or double precision."""
 AnyArray: TypeAlias = npt.NDArray[Any]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeGuard, TypeVar
 
 import numpy as np
 
-from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray
+from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, RealArray
 from ndpp.errors import InvalidInputError, PrecisionError, UnknownItemError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def plain_array(value: object, name: str) -> Any:
     return (value.float() if str(value.dtype) in ("torch.bfloat16", "torch.float16") else value).cpu().numpy()
 
 
-def real_array(value: object, name: str, kind: str = "an array") -> AnyArray:
+def real_array(value: object, name: str, kind: str = "an array") -> RealArray:
     """Return ``value``, which may be a tensor, as an array of real numbers in single or double precision."""
     if hasattr(value, "toarray"):
         raise InvalidInputError(f"{name} must be {kind} of real numbers; got a sparse matrix. Pass {name}.toarray()")
@@ -87,7 +87,7 @@ def real_array(value: object, name: str, kind: str = "an array") -> AnyArray:
         ) from None
 
 
-def check_matrix(value: object, name: str, *, shape: tuple[int | None, int | None] = (None, None)) -> AnyArray:
+def check_matrix(value: object, name: str, *, shape: tuple[int | None, int | None] = (None, None)) -> RealArray:
     """Return ``value`` as a finite two-dimensional float32 or float64 array (other kinds become float64)."""
     array = real_array(value, name, "a matrix")
     if array.ndim != 2:
@@ -111,7 +111,7 @@ def check_matrix(value: object, name: str, *, shape: tuple[int | None, int | Non
 
 def check_odds(
     value: object, name: str, *, of: tuple[str, str], shape: tuple[int | None, int | None] = (None, None)
-) -> AnyArray:
+) -> RealArray:
     """Return ``value`` as a matrix of odds: 0, or within a range that leaves room for products. ``of`` names its rows and columns."""
     odds = check_matrix(value, name, shape=shape)
     with np.errstate(over="ignore"):  # no number in single precision is too large

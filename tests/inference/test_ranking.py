@@ -133,7 +133,7 @@ def test_recommendations_in_bulk_are_those_of_each(name: str, monkeypatch):
     for ranking in Ranking:
         alone = [alone_or_none(law, S, ranking) for S in lists]
         for at_once in (1, 10**6):
-            monkeypatch.setattr("ndpp.inference.ranking.SCORES", at_once)
+            monkeypatch.setattr("ndpp.inference.ranking.SCORES_AT_ONCE", at_once)
             many = recommend_many(
                 law, Baskets.from_lists(lists, n_items=N), n=2, candidates=[0, 2, 4, 5], ranking=ranking
             )

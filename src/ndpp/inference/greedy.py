@@ -15,7 +15,7 @@ from typing import Unpack
 
 import numpy as np
 
-from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Items
+from ndpp._types import BoolArray, FloatArray, IntArray, Items, RealArray
 from ndpp._validation import check_count, check_items, plain_array
 from ndpp.errors import ImpossibleSizeError, InvalidInputError
 from ndpp.inference.pursuit import OnDevice, RowFactors, pursuit
@@ -279,7 +279,7 @@ def _of_query(factors: RowFactors | None, i: int) -> RowFactors | None:
 
 
 def _careful(
-    X: AnyArray, size: int, given: IntArray, window: int | None, open: BoolArray | None, factors: RowFactors | None
+    X: RealArray, size: int, given: IntArray, window: int | None, open: BoolArray | None, factors: RowFactors | None
 ) -> tuple[IntArray, FloatArray]:
     """Return the run of one query that is not sure, and its gains."""
     kernel = LowRankKernel(X if factors is None else X * factors.f[:, None])

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg.blas import dtrsv
 
-from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray
+from ndpp._types import BoolArray, FloatArray, IntArray, RealArray
 from ndpp.inference.runs import TIE, GreedyState
 from ndpp.laws.scoring import Factored
 from ndpp.linalg.operations import Array
@@ -51,14 +51,14 @@ class RowFactors(NamedTuple):
     squares: FloatArray
 
 
-def squares_of(X: AnyArray) -> FloatArray:
+def squares_of(X: RealArray) -> FloatArray:
     """Return the sum of squares of each row, in double precision."""
     if X.dtype == np.float64:
         return np.asarray(np.vecdot(X, X))
     return _diagonals(X.reshape(-1, X.shape[-1]), None, None)[0].reshape(X.shape[:-1])
 
 
-def _diagonals(X: AnyArray, W: FloatArray | None, magnitudes: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+def _diagonals(X: RealArray, W: FloatArray | None, magnitudes: FloatArray | None) -> tuple[FloatArray, FloatArray]:
     """Return x_aᵀ W x_a of each row and the magnitude of its terms, in double precision."""
     own = np.empty(len(X))
     scale = own if magnitudes is None else np.empty(len(X))
@@ -70,7 +70,7 @@ def _diagonals(X: AnyArray, W: FloatArray | None, magnitudes: FloatArray | None)
     return own, scale
 
 
-def _blocks(X: AnyArray) -> list[slice]:
+def _blocks(X: RealArray) -> list[slice]:
     step = max(1, BLOCK_ENTRIES // X.shape[1])
     return [slice(start, start + step) for start in range(0, len(X), step)]
 
@@ -207,7 +207,7 @@ class ByColumns(_Symmetric):
     ``weights[j]`` of its pivot.
     """
 
-    X: AnyArray
+    X: RealArray
 
     def __init__(
         self, kernel: Factored, given: Sequence[int], open: BoolArray | None, size: int, factors: RowFactors | None

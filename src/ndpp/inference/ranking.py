@@ -28,15 +28,15 @@ from ndpp.laws.scoring import Best
 
 DAMPING = 0.2
 """Default for γ, by which popularity counts less in continuations: 0 orders by P(a | J), 1 by lift."""
-SUPPORT = 0.25
+DEFAULT_SUPPORT = 0.25
 """Lift leaves out items whose P(a) is below this part of the mean over all items that can occur, unless told otherwise."""
-TIE = 2.0**34
+TIE_PARTS = 2.0**34
 """Scores that agree to one part in this many count as equal."""
 ZERO_SCORE = 1e-30
 """A completion of this score, relative to the best, is none: the square of the rounding of a row."""
 ZERO_CHANCE = 1e-13
 """Probabilities up to this are rounding errors of zero, as for a duplicate of an item of the basket."""
-SCORES = 2**24
+SCORES_AT_ONCE = 2**24
 """Scores in memory at a time (128 MB)."""
 
 
@@ -76,9 +76,9 @@ def powers(popularity: FloatArray, exponent: float) -> FloatArray:
 
 
 def rounded(keys: FloatArray) -> FloatArray:
-    """Return keys times a power of two, equal where they agree to one part in ``TIE``."""
+    """Return keys times a power of two, equal where they agree to one part in ``TIE_PARTS``."""
     mantissa, exponent = np.frexp(keys)
-    return np.asarray(np.ldexp(np.round(mantissa * TIE), exponent))
+    return np.asarray(np.ldexp(np.round(mantissa * TIE_PARTS), exponent))
 
 
 class OrderOptions(TypedDict, total=False):
@@ -143,7 +143,9 @@ class Rule(NamedTuple):
             unit = powers(p, 1.0 if ranking is Ranking.LIFT else damping)
         if ranking is Ranking.LIFT:
             shown = unit
-            allowed = allowed & (p >= (SUPPORT * p.sum() / max(1, np.count_nonzero(p)) if support is None else support))
+            allowed = allowed & (
+                p >= (DEFAULT_SUPPORT * p.sum() / max(1, np.count_nonzero(p)) if support is None else support)
+            )
         allowed, caps = (allowed, None) if per_category is None else per_category.limit(law, allowed)
         if isinstance(limits, Limit) or len(limits):
             caps = Caps.of(limits, law).joined(caps)
@@ -164,7 +166,7 @@ class Rule(NamedTuple):
     def best_of_each(self, baskets: Baskets) -> list[Recommendation | None]:
         """Return the best items for each basket, None for baskets of probability zero. Scores of some baskets are in memory at a time."""
         found: list[Recommendation | None] = []
-        step = max(1, SCORES // max(1, self.law.n_items))
+        step = max(1, SCORES_AT_ONCE // max(1, self.law.n_items))
         best = None if self.caps else Best(self.n, self.allowed, self.unit)
         for start in range(0, len(baskets), step):
             part = baskets[start : start + step]
@@ -179,7 +181,7 @@ class Rule(NamedTuple):
         if self.caps is not None:
             self.caps.apply(keys, basket, self.n)
         least = np.partition(keys, -self.n)[-self.n] if self.n < len(keys) else 0.0
-        best = np.flatnonzero((keys >= least * (1 - 4 / TIE)) & (keys > 0))
+        best = np.flatnonzero((keys >= least * (1 - 4 / TIE_PARTS)) & (keys > 0))
         best = best[np.argsort(-rounded(keys[best]), kind="stable")[: self.n]]
         labels = None if self.law.labels is None else tuple(self.law.labels[a] for a in best.tolist())
         return Recommendation(best, (chances / self.shown)[best], labels)

@@ -389,7 +389,7 @@ class FamilyMixture(SharedTies):
         s = np.zeros((self.n_items, 1))
         s[ids, 0] = 1.0 if factors is None else factors
         odds = check_odds(self.patterns.odds * s, "tilted odds", of=("item", "state"))
-        return self._again(patterns=self.patterns.with_odds(odds), _kept={})
+        return self._again(patterns=self.patterns.with_odds(odds.astype(np.float64)), _kept={})
 
     def _with_new(self, odds: FloatArray) -> FamilyMixture:
         """Return the mixture with new items without ties, each alone in a family, given by their odds (C, m)."""

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.linalg as sl
 from scipy import sparse
 
-from ndpp._types import AnyArray, FloatArray
+from ndpp._types import AnyArray, FloatArray, RealArray
 from ndpp._validation import check_choice, check_matrix, plain_array, real_array
 from ndpp.errors import InvalidInputError, InvalidKernelError
 from ndpp.linalg.coordinates import SMALL
@@ -26,7 +26,7 @@ def feature_rows(F: Any, quality: Any, similarity: str) -> AnyArray:
     X = check_matrix(_dense_features(F) if sparse.issparse(F) else plain_array(F, "F"), "F")
     if X.size == 0:
         raise InvalidKernelError(f"F must have at least one item and one feature; its shape is {X.shape}")
-    factors = np.ones(len(X))
+    factors: RealArray = np.ones(len(X))
     if quality is not None:
         factors = real_array(quality, "quality")
         if factors.shape != (len(X),):

@@ -22,7 +22,7 @@ from ndpp._progress import counted
 from ndpp._show import SHOWN_ROWS as SHOWN
 from ndpp._show import html_table, to_frame
 from ndpp._stop import look
-from ndpp._types import AnyArray, IntArray, Jobs, RngLike
+from ndpp._types import AnyArray, IntArray, Jobs, KeyArray, RngLike
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import BudgetExceededError, InvalidInputError, PartialResultError, needing
@@ -100,21 +100,21 @@ class Draws:
 class Engine(Protocol):
     """Draws the sets of one prepared sampler on a device, many at once."""
 
-    def draws(self, key: AnyArray, first: int, n_samples: int) -> Iterator[Draws]:
+    def draws(self, key: KeyArray, first: int, n_samples: int) -> Iterator[Draws]:
         """Yield the samples first, first + 1, … in order, some at a time; ``key`` is that of the seed."""
 
 
-def stream_key(rng: RngLike) -> IntArray:
+def stream_key(rng: RngLike) -> KeyArray:
     """Return the 128-bit key of a family of streams. A ``Generator`` advances by one draw, so that the next call differs."""
     return np.random.default_rng(rng).integers(0, 2**64, size=2, dtype=np.uint64)
 
 
-def stream(key: AnyArray, index: int) -> np.random.Generator:
+def stream(key: KeyArray, index: int) -> np.random.Generator:
     """Return the stream of sample ``index``."""
     return np.random.Generator(np.random.Philox(key=key, counter=np.array([0, 0, 0, index], np.uint64)))
 
 
-def streams(key: AnyArray, indices: Iterable[int]) -> Iterator[np.random.Generator]:
+def streams(key: KeyArray, indices: Iterable[int]) -> Iterator[np.random.Generator]:
     """Yield the streams of these samples, one at a time: one generator that moves on, which is much cheaper than a new one."""
     bits = np.random.Philox(key=key)
     rng, state = np.random.Generator(bits), bits.state
@@ -150,7 +150,7 @@ class Sampler(ABC):
             count=MAX_EMPTY,
         )
 
-    def draw_batch(self, key: AnyArray, indices: Sequence[int]) -> list[Draw]:
+    def draw_batch(self, key: KeyArray, indices: Sequence[int]) -> list[Draw]:
         """Draw the sets with these indices. Samplers that process many sets at once override this."""
         draws: list[Draw] = []
         for rng in streams(key, indices):
@@ -231,7 +231,7 @@ class Sampler(ABC):
         """Return all parts as one."""
         return joined(parts) if parts else self._collect([])
 
-    def _run(self, key: AnyArray, batches: Sequence[range], n_jobs: Jobs) -> Iterator[list[Draw]]:
+    def _run(self, key: KeyArray, batches: Sequence[range], n_jobs: Jobs) -> Iterator[list[Draw]]:
         return dispatch(partial(_draw_batch, key), self, batches, n_jobs)
 
     def _collect(self, draws: Sequence[Draw]) -> Draws:
@@ -268,7 +268,7 @@ class Workers(NamedTuple):
     n_jobs: Jobs
     at_once: int
 
-    def draws(self, key: AnyArray, first: int, n_samples: int) -> Iterator[Draws]:
+    def draws(self, key: KeyArray, first: int, n_samples: int) -> Iterator[Draws]:
         """Yield the samples first, first + 1, … in order."""
         step = min(self.at_once, -(-n_samples // 16)) or 1  # at least a dozen batches, so that workers finish together
         batches = [range(i, min(i + step, first + n_samples)) for i in range(first, first + n_samples, step)]
@@ -279,7 +279,7 @@ class Workers(NamedTuple):
             raise
 
 
-def _draw_batch(key: AnyArray, sampler: Sampler, indices: range) -> list[Draw]:
+def _draw_batch(key: KeyArray, sampler: Sampler, indices: range) -> list[Draw]:
     with interruptible():
         return sampler.draw_batch(key, indices)
 

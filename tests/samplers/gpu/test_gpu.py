@@ -573,7 +573,7 @@ def test_bordering_item_by_item_equals_the_plain_twin(device: str, monkeypatch: 
     """Rows move as a matrix grows, in programs that run side by side: every step of many matrices is compared."""
     if not runtime.usable(torch.device(device)):
         pytest.skip("no Triton for this device")
-    count, most = (5000, runtime.LARGEST) if device == "cuda" else (2, 18)
+    count, most = (5000, runtime.LARGEST_MATRIX) if device == "cuda" else (2, 18)
     fast = [torch.zeros(count, 2, most, most, dtype=torch.float64, device=device) for _ in range(2)]
     plain = [part.clone() for part in fast]
     for n in range(1, most + 1):
@@ -628,7 +628,7 @@ def test_how_many_are_judged_together_changes_nothing(device: str, monkeypatch: 
     monkeypatch.setattr(exact_engine, "SIDES_UP_TO", 0)
     drawn, calls, judge = [], [], Group.probabilities
     for judged in (0.01, 100.0):
-        monkeypatch.setattr(proposals, "JUDGED", judged)
+        monkeypatch.setattr(proposals, "JUDGED_FACTOR", judged)
         sampler = on(device, Exact.prepare(make_kernel(300, 40, rng=0), size=15))
         sampler.engine.planner.schedule(15)
         monkeypatch.setattr(Group, "probabilities", lambda *args: calls.append(args[1].shape[1]) or judge(*args))

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ndpp._types import AnyArray
+from ndpp._types import KeyArray
 from ndpp.errors import PrecisionError
 from ndpp.samplers.base import stream
 from ndpp.samplers.clock import Clock
@@ -100,7 +100,7 @@ class ExactEngine(BatchEngine):
         """Return what groups with these streams share."""
         return Context(self.sampler, self.device_rows, self.circles, streams, self.tolerances)
 
-    def drawn(self, streams: Streams, key: AnyArray, numbers: Tensor) -> DrawnSets:
+    def drawn(self, streams: Streams, key: KeyArray, numbers: Tensor) -> DrawnSets:
         """Draw the samples with these numbers."""
         given, sampler = torch.from_numpy(self.sampler.given).to(self.device), self.sampler
         if self.spectra is None:
@@ -114,7 +114,7 @@ class ExactEngine(BatchEngine):
         return DrawnSets(self.items[rows], sizes, counters | {"rejections": counters["proposals"] - sizes + len(given)})
 
     def _by_size(
-        self, streams: Streams, key: AnyArray, numbers: Tensor, given: Tensor
+        self, streams: Streams, key: KeyArray, numbers: Tensor, given: Tensor
     ) -> Iterator[tuple[Tensor, DrawnSets]]:
         """Yield positions and samples, in groups with the same number of items."""
         context, rng, wanted = self.context(streams), partial(stream, key), self._counts(streams, numbers)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ndpp._memory import Memory
-from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._types import FloatArray, IntArray, KeyArray
 from ndpp.laws.patterns import Patterns
 from ndpp.laws.shared import SharedTies
 from ndpp.laws.tied import TiedMixture
@@ -118,7 +118,7 @@ class UnionEngine(LawEngine):
         assert ties is None or isinstance(ties, ExactEngine)
         return cls(sampler, device, ties, alone, items_of(union.ties.kernel, device), union.size)
 
-    def propose(self, streams: Streams, key: AnyArray, index: Tensor) -> DrawnSets:
+    def propose(self, streams: Streams, key: KeyArray, index: Tensor) -> DrawnSets:
         """Return a set for each number in the streams."""
         on_cpu = torch.zeros_like(index)
         every = self.items[self.alone.draw(streams, torch.zeros_like(index), index)]
@@ -147,7 +147,7 @@ class ComponentEngine(BatchEngine):
         cdf = torch.from_numpy(sampler.cdf).to(device)
         return cls(sampler, device, np.arange(len(cdf)), cdf)
 
-    def drawn(self, streams: Streams, key: AnyArray, numbers: Tensor) -> DrawnSets:
+    def drawn(self, streams: Streams, key: KeyArray, numbers: Tensor) -> DrawnSets:
         """Draw the samples with these numbers, which are also their numbers in the streams of their components."""
         which, found = look_up_component(self.cdf, streams, numbers), list[tuple[Tensor, DrawnSets]]()
         for c in torch.unique(which).tolist():
@@ -157,7 +157,7 @@ class ComponentEngine(BatchEngine):
 
     propose = drawn
 
-    def _of_component(self, c: int, key: AnyArray, numbers: Tensor) -> DrawnSets:
+    def _of_component(self, c: int, key: KeyArray, numbers: Tensor) -> DrawnSets:
         sampler: Any = self.sampler.drawers[c]
         if isinstance(sampler.engine, BatchEngine):
             return sampler.engine.drawn(Streams(key, self.device), key, numbers)
@@ -332,7 +332,7 @@ class TiedEngine(LawEngine):
             self._tables[block] = spectra, AloneTables.of(odds, self.device)
         return self._tables[block]
 
-    def propose(self, streams: Streams, key: AnyArray, index: Tensor) -> DrawnSets:
+    def propose(self, streams: Streams, key: KeyArray, index: Tensor) -> DrawnSets:
         """Return a set for each number in the streams; those that do not leave room within the limits may be rejected."""
         which, found = look_up_component(self.cdf, streams, index), list[tuple[Tensor, DrawnSets]]()
         for number, block in enumerate(self.blocks):
@@ -347,7 +347,7 @@ class TiedEngine(LawEngine):
         ids, sizes = self.patterns.draw(streams, index, which, touched)
         return DrawnSets(ids, torch.where(hopeless, -1, sizes), drawn.counters)
 
-    def _of_block(self, block: int, streams: Streams, key: AnyArray, which: Tensor, index: Tensor) -> DrawnSets:
+    def _of_block(self, block: int, streams: Streams, key: KeyArray, which: Tensor, index: Tensor) -> DrawnSets:
         """Draw samples of the components ``which`` of a block: R first, and T, which costs most, only if R leaves room."""
         (spectra, alone), components = self.tables(block), self.components[self.blocks[block]]
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ndpp._types import AnyArray
+from ndpp._types import FloatArray, KeyArray
 from ndpp.samplers.base import stream_key
 from ndpp.samplers.gpu.kernels.propose import uniforms
 from ndpp.samplers.gpu.proposals import Streams
@@ -55,7 +55,7 @@ class LimitedEngine(BatchEngine):
         theta, bound, values, low, high = (torch.from_numpy(part).to(parts.device) for part in arrays)
         return cls(sampler, parts.device, parts, theta, bound, values, low, high)
 
-    def drawn(self, streams: Streams, key: AnyArray, numbers: Tensor) -> DrawnSets:
+    def drawn(self, streams: Streams, key: KeyArray, numbers: Tensor) -> DrawnSets:
         """Draw the samples with these numbers."""
 
         def propose(index: Tensor) -> tuple[DrawnSets, Tensor]:
@@ -74,7 +74,7 @@ class LimitedEngine(BatchEngine):
         counters = {**found.counters, "proposals": attempts, "rejections": attempts - 1}
         return DrawnSets(torch.cat([found.ids, given], 1), found.sizes + given.shape[1], counters)
 
-    def proposed(self, streams: Streams, key: AnyArray, index: Tensor) -> tuple[DrawnSets, Tensor]:
+    def proposed(self, streams: Streams, key: KeyArray, index: Tensor) -> tuple[DrawnSets, Tensor]:
         """Return a set for each number in the streams, and the chances (S, J) that each limit accepts it, 0 where it is broken."""
         drawn, which = self.parts.propose(streams, key, index), look_up_component(self.parts.cdf, streams, index)
         totals = self.values[drawn.ids].sum(1)
@@ -87,9 +87,9 @@ class LimitedEngine(BatchEngine):
         key, parts = stream_key(0), count()
         streams = Streams(key, self.device)
 
-        def propose() -> Any:
+        def propose() -> FloatArray:
             first = PILOT_PROPOSALS * next(parts)
             index = torch.arange(first, first + PILOT_PROPOSALS, device=self.device)
-            return self.proposed(streams, key, index)[1].cpu().numpy()
+            return np.asarray(self.proposed(streams, key, index)[1].cpu())
 
         return Pilot.run(len(self.sampler.limits), propose)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ndpp._types import AnyArray
+from ndpp._types import KeyArray
 from ndpp.errors import BudgetExceededError
 from ndpp.samplers.gpu.kernels.propose import MASK, AliasTable, propose
 
@@ -24,7 +24,7 @@ ROUND_FACTOR, CHEAP_ROUND_FACTOR, CHEAP_PROPOSALS = 2, 4, 48
 """Proposals in a first round, as multiples of the expected number; the larger multiple applies up to a number that costs next to nothing.
 With twice the expected number, one sample in seven needs a second round (e⁻²); with four times, one in fifty (e⁻⁴). Chosen by timing whole
 samples on an H200 (``benchmarks/gpu.py --only small``); no distribution depends on them."""
-SURVIVORS, MANY, JUDGED, GRAIN = 2.5, 256, 1, 2
+SURVIVORS_FACTOR, MAX_BOUNDED_PROPOSALS, JUDGED_FACTOR, JUDGED_STEP = 2.5, 256, 1, 2
 """If bounds are computed first, proposals in a first round, and how many of those that pass their bound are judged together, as multiples
 of the expected numbers: bounds cost little. Chosen by timing on an H200."""
 CEILING_FACTOR = 2.5
@@ -40,7 +40,7 @@ Probabilities: TypeAlias = Callable[[Tensor, Tensor | None], Tensor]
 class Streams:
     """The random numbers of one seed on one device."""
 
-    def __init__(self, key: AnyArray, device: torch.device) -> None:
+    def __init__(self, key: KeyArray, device: torch.device) -> None:
         self.key = int(key[0]) & MASK, int(key[0]) >> 32
         self.device = device
         self._flip = int(np.uint64(key[1]).astype(np.int64))  # distinct samples stay distinct
@@ -50,7 +50,7 @@ class Streams:
         return samples ^ self._flip, self.key
 
 
-def flipped(key: AnyArray, bits: int) -> AnyArray:
+def flipped(key: KeyArray, bits: int) -> KeyArray:
     """Return the key of other streams."""
     return np.asarray(key, np.uint64) ^ np.array([0, bits % 2**64], np.uint64)
 
@@ -92,8 +92,8 @@ def round_of_survivors(rank: int, n: int, left: int, ceiling: float) -> tuple[in
     that pass the second.
     """
     needed = min((rank - n) / left, ceiling)  # the first if the ceiling is not a number
-    proposals = 8 * math.ceil(min(SURVIVORS * rank / left, max(MANY, rank / left)) / 8)
-    return proposals, min(proposals, max(GRAIN, GRAIN * round(JUDGED * needed / GRAIN)))
+    proposals = 8 * math.ceil(min(SURVIVORS_FACTOR * rank / left, max(MAX_BOUNDED_PROPOSALS, rank / left)) / 8)
+    return proposals, min(proposals, max(JUDGED_STEP, JUDGED_STEP * round(JUDGED_FACTOR * needed / JUDGED_STEP)))
 
 
 def accept(

@@ -6,18 +6,19 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from scipy.special import pdtr, pdtrik
 from torch import Tensor
 
-from ndpp._types import AnyArray, FloatArray
+from ndpp._types import FloatArray, KeyArray
 from ndpp.baskets import Baskets
 from ndpp.errors import BudgetExceededError, DeviceError
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers.base import Draws
+from ndpp.samplers.exact import Exact
 from ndpp.samplers.gpu.kernels.propose import AliasTable, propose, uniforms
 from ndpp.samplers.gpu.proposals import Streams, look_up_cdf
 from ndpp.samplers.gpu.spectra import alias_tables
@@ -60,15 +61,15 @@ class DrawnSets(NamedTuple):
 class BatchEngine(ABC):
     """Draws at most ``max_samples`` samples per batch, half as many when memory runs out."""
 
-    sampler: Any
+    sampler: Exact | Proposer
     device: torch.device
     max_samples: int
 
     @abstractmethod
-    def drawn(self, streams: Streams, key: AnyArray, numbers: Tensor) -> DrawnSets:
+    def drawn(self, streams: Streams, key: KeyArray, numbers: Tensor) -> DrawnSets:
         """Draw the samples with these numbers."""
 
-    def draws(self, key: AnyArray, first: int, n_samples: int) -> Iterator[Draws]:
+    def draws(self, key: KeyArray, first: int, n_samples: int) -> Iterator[Draws]:
         """Yield the samples first, first + 1, … in order, some at a time.
 
         Raises
@@ -101,16 +102,16 @@ class BatchEngine(ABC):
                 begin += len(numbers)
                 yield draws
 
-    def _draws(self, streams: Streams, key: AnyArray, numbers: Tensor) -> Draws:
+    def _draws(self, streams: Streams, key: KeyArray, numbers: Tensor) -> Draws:
         began, kernel = time.perf_counter(), self.sampler.kernel
         ids, sizes, counters = self._allowed(streams, key, numbers)
         inside = torch.arange(ids.shape[1], device=self.device) < sizes[:, None]
         ends = np.append(0, np.cumsum(sizes.cpu().numpy()))
         baskets = Baskets._trusted(ends, ids.sort(dim=1).values[inside].cpu().numpy(), kernel.n_items, kernel.labels)
-        info: dict[str, AnyArray] = {name: values.cpu().numpy() for name, values in counters.items()}
-        return Draws(baskets, info | {"seconds": np.full(len(numbers), (time.perf_counter() - began) / len(numbers))})
+        seconds = np.full(len(numbers), (time.perf_counter() - began) / len(numbers))
+        return Draws(baskets, {**{name: values.cpu().numpy() for name, values in counters.items()}, "seconds": seconds})
 
-    def _allowed(self, streams: Streams, key: AnyArray, numbers: Tensor) -> DrawnSets:
+    def _allowed(self, streams: Streams, key: KeyArray, numbers: Tensor) -> DrawnSets:
         """Draw samples, again while they are empty if the distribution leaves out the empty set."""
         found = self.drawn(streams, key, numbers)
         for attempt in range(1, MAX_PROPOSALS):
@@ -136,10 +137,10 @@ class LawEngine(BatchEngine):
     max_samples: int = MAX_BATCH
 
     @abstractmethod
-    def propose(self, streams: Streams, key: AnyArray, index: Tensor) -> DrawnSets:
+    def propose(self, streams: Streams, key: KeyArray, index: Tensor) -> DrawnSets:
         """Return a set for each number in the streams, without the given items; the only counter is ``on_cpu``."""
 
-    def drawn(self, streams: Streams, key: AnyArray, numbers: Tensor) -> DrawnSets:
+    def drawn(self, streams: Streams, key: KeyArray, numbers: Tensor) -> DrawnSets:
         """Draw the samples with these numbers."""
         given = torch.from_numpy(self.sampler.given).to(self.device).expand(len(numbers), -1)
         if self.size is None:
@@ -149,7 +150,7 @@ class LawEngine(BatchEngine):
         counters = {"proposals": attempts, "rejections": attempts - 1, **found.counters}
         return DrawnSets(torch.cat([found.ids, given], 1), found.sizes + given.shape[1], counters)
 
-    def _of_size(self, streams: Streams, key: AnyArray, numbers: Tensor, size: int) -> tuple[DrawnSets, Tensor]:
+    def _of_size(self, streams: Streams, key: KeyArray, numbers: Tensor, size: int) -> tuple[DrawnSets, Tensor]:
         """Return for each sample its first proposal of the wanted size, and how many it took."""
 
         def propose(index: Tensor) -> tuple[DrawnSets, Tensor]:

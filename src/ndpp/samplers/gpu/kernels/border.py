@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ndpp.samplers.gpu.kernels import runtime
-from ndpp.samplers.gpu.kernels.runtime import LARGEST, jit, pairs, put, reciprocal, split, tight, tl, triton
+from ndpp.samplers.gpu.kernels.runtime import LARGEST_MATRIX, jit, pairs, put, reciprocal, split, tight, tl, triton
 
 SETTINGS = {
     8: (8, 4, 1, 1),
@@ -39,7 +39,7 @@ def border(
     and these, there is no trace.
     """
     b, n, capacity = len(parts), parts.shape[2], inverse.shape[2]
-    if not (runtime.usable(inverse.device) and n <= LARGEST and capacity % 2 == 0):
+    if not (runtime.usable(inverse.device) and n <= LARGEST_MATRIX and capacity % 2 == 0):
         return border_plain(inverse, inner, parts, squares)
     out = torch.empty(2, b, dtype=torch.complex128, device=parts.device)
     width, rows, ahead, warps = next(setting for largest, setting in SETTINGS.items() if n <= largest)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ndpp.samplers.gpu.kernels import runtime
-from ndpp.samplers.gpu.kernels.runtime import LARGEST, TILE, jit, pairs, parts, put, tight, tl, triton
+from ndpp.samplers.gpu.kernels.runtime import LARGEST_MATRIX, TILE, jit, pairs, parts, put, tight, tl, triton
 
 ROW_WIDTH = 32
 """Proposals per program: one for each thread of a warp. Rows of the table are scattered, and the kernel is limited by memory."""
@@ -200,7 +200,7 @@ def remaining_forms(forms: Forms, table: Tensor, rows: Tensor, which: Tensor) ->
     Proposals are rows of ``table`` (N, 3, 2K), which has l_a, the conjugate of r_a and their products l_a r_a.
     """
     (P, c), (m, width) = rows.shape, forms.H.shape[1:]
-    if not (runtime.usable(rows.device) and m <= LARGEST and width % COLUMNS == 0 and width * rows.numel()):
+    if not (runtime.usable(rows.device) and m <= LARGEST_MATRIX and width % COLUMNS == 0 and width * rows.numel()):
         return remaining_forms_plain(forms, table, rows, which)
     out, tile = torch.empty(P, c, dtype=torch.float64, device=rows.device), max(TILE, triton.next_power_of_2(m))
     warps = {16: 2, 32: 4, 64: 4, 128: 8}[tile]

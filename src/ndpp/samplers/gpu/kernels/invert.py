@@ -9,7 +9,18 @@ from torch import Tensor
 
 from ndpp.samplers.gpu.arrays import TORCH
 from ndpp.samplers.gpu.kernels import runtime
-from ndpp.samplers.gpu.kernels.runtime import LARGEST, TILE, jit, pairs, reciprocal, split, tight, times, tl, triton
+from ndpp.samplers.gpu.kernels.runtime import (
+    LARGEST_MATRIX,
+    TILE,
+    jit,
+    pairs,
+    reciprocal,
+    split,
+    tight,
+    times,
+    tl,
+    triton,
+)
 
 
 def invert(G: Tensor, n: int) -> Tensor:
@@ -110,7 +121,7 @@ def invert_pivoted(G: Tensor, n: Tensor) -> Tensor:
     A singular matrix gives infinite or undefined numbers.
     """
     m = G.shape[1]
-    if not (runtime.usable(G.device) and 0 < m <= LARGEST and len(G)):
+    if not (runtime.usable(G.device) and 0 < m <= LARGEST_MATRIX and len(G)):
         return invert_pivoted_plain(G, n)
     out, tile = torch.empty_like(G), max(TILE, triton.next_power_of_2(m))
     warps = {16: 1, 32: 1, 64: 4, 128: 16}[tile]

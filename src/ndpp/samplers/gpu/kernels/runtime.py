@@ -25,7 +25,7 @@ try:
 except ImportError:
     triton, tl = None, SimpleNamespace(constexpr=None)  # named in the signatures of kernels
 
-LARGEST = 128
+LARGEST_MATRIX = 128
 """Largest matrix that a kernel borders, or inverts with row exchanges: what the registers of a program hold."""
 TILE = 16
 """Smallest number of rows of a tile that the matrix units multiply."""
