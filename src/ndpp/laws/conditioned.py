@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, Unpack
 
@@ -29,7 +30,7 @@ from ndpp.laws.header import ModelHeader
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Estimate, Limits
 from ndpp.laws.precision import check_given
-from ndpp.laws.totals import LOST_IN_ROUNDING, Totals
+from ndpp.laws.totals import LOST_IN_ROUNDING, Totals, sizes_within
 
 N_DRAWN = 1000
 """Sets that are drawn where limits have no exact answer."""
@@ -290,9 +291,16 @@ class Conditioned(Law):
             return out
         assert self._totals is not None
         for c, share in zip(active.tolist(), shares):
-            if c in self._totals.laws:
+            if c in self._totals.totals:
                 out += share * self._totals.inclusions(c, self.n_items)
         return out
+
+    def _component_inclusions(self) -> FloatArray:
+        """Return those of the components that have such sets, and zero for the others."""
+        rows = np.zeros((len(self.weights), self.n_items))
+        for c in np.flatnonzero(self.weights).tolist():
+            rows[c] = self._mean_inclusions(NO_ITEMS, None, np.array([c]), np.ones(1))
+        return rows
 
     @cached_property
     def _sizes(self) -> FloatArray:
@@ -300,6 +308,13 @@ class Conditioned(Law):
         if self.size is not None:
             out[:, self.size] = 1.0
         elif self._is_exact:
+            none = not len(self.limits)
+            found = None if none else sizes_within(self.whole, self.limits, self.given, self._posterior)
+            if found is not None:
+                ways = out[:, len(self.given) :]
+                n = min(ways.shape[1], found.shape[1])
+                ways[:, :n] = found[:, :n]
+                return out
             with np.errstate(divide="ignore"):
                 logs = [self._log_started(NO_ITEMS, k) for k in range(len(self.given), out.shape[1])]
             out[:, len(self.given) :] = np.exp(logs).T
@@ -311,8 +326,9 @@ class Conditioned(Law):
         p, out = self.inclusion_probabilities(), np.zeros((len(ids), self.max_size + 1))
         for row, item in zip(out, ids.tolist()):
             if p[item] > 0:
-                found = self.size_distribution(given=[item])
-                row[: len(found)] = p[item] * found[: len(row)]
+                with suppress(ImpossibleLimitError):  # then p is rounding
+                    found = self.size_distribution(given=[item])
+                    row[: len(found)] = p[item] * found[: len(row)]
         return out
 
     # -- what a law under conditions cannot do ----------------------------------------------------------------------------------------

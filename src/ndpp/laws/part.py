@@ -76,7 +76,7 @@ class Part(NamedTuple):
                 yield Stepped(groups, own[at : at + groups.n_items])
                 at += groups.n_items
 
-        return SizeLaw.prepare(self.marginal, stepped, int(own.sum()))
+        return SizeLaw.prepare(self.marginal, stepped, int(own.sum()), float(own.max(initial=1.0)))
 
     def places(self, ids: IntArray) -> IntArray:
         """Return where these items are in the order of the groups."""

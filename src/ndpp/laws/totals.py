@@ -7,7 +7,7 @@ c_1(S) + b c_2(S) says both.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -91,20 +91,60 @@ class Digits(NamedTuple):
         return all(one.first <= 0 <= one.last for one in self.limits)
 
 
-Total: TypeAlias = tuple[SizeLaw, IntArray]
-"""The distribution of the total of a component, and the items of its groups."""
+class Total(NamedTuple):
+    """What the total of a component is computed from, the items of its groups, and the totals that keep all limits with their chances."""
+
+    law: SizeLaw
+    items: IntArray
+    kept: IntArray
+    chances: FloatArray
+
+    @classmethod
+    def each_of(cls, law: Law, digits: Digits | None, ids: IntArray, posterior: FloatArray) -> dict[int, Total] | None:
+        """Return those of the components of a law given items; None if they take too long."""
+        parts = None if digits is None else law._parts(ids)
+        if digits is None or parts is None:
+            return None
+        active, moving = np.flatnonzero(posterior > NEGLIGIBLE_SHARE), np.count_nonzero(digits.steps)
+        out, work = dict[int, Total](), 0.0
+        for c in active.tolist():
+            part = parts.at(c, 0.0)
+            total = part.totals(digits.steps)
+            low, count = total.window()
+            rank = len(total.marginal)
+            work += count / 2 * (moving + rank) * rank**2
+            if work * (len(active) if c == active[0] else 1) > MOST_WORK:
+                return None
+            kept = digits.keeping(low, min(low + count - 1, total.most))
+            out[c] = cls(total, part.items, kept, total.distribution()[kept])
+        return out
+
+
+def sizes_within(law: Law, limits: Limits, ids: IntArray, posterior: FloatArray) -> FloatArray | None:
+    """Return P_c(|S| = k | limits, given) for k = len(ids), …, shape (C, …); None if limits have no steps, or too many.
+
+    ``posterior`` is P(c | given).
+    """
+    steps, others = Steps.each_of(limits.beside(ids)), np.ones(law.n_items)
+    others[ids] = 0.0
+    digits = None if steps is None else Digits.of([*steps, Steps(others, int(law.nonempty and not len(ids)), np.inf)])
+    totals = Total.each_of(law, digits, ids, posterior)
+    if digits is None or totals is None:
+        return None
+    out = np.zeros((len(posterior), digits.bases[-1]))
+    for c, total in totals.items():
+        np.add.at(out[c], total.kept // int(np.prod(digits.bases[:-1])), total.chances)
+    return np.divide(out, sums := out.sum(axis=1, keepdims=True), out=out, where=sums > 0)
 
 
 class Totals(NamedTuple):
     """P_c(limits | given, size) of the components, and what their distributions come from, those left out excepted.
 
-    ``kept`` are the totals that keep the limits. ``raised`` is by how much the empty set, if it is left out, raises the probabilities of
-    items given the limits.
+    ``raised`` is by how much the empty set, if it is left out, raises the probabilities of items given the limits.
     """
 
     chances: FloatArray
-    laws: dict[int, Total]
-    kept: dict[int, IntArray]
+    totals: dict[int, Total]
     raised: FloatArray
 
     @classmethod
@@ -120,23 +160,11 @@ class Totals(NamedTuple):
             others[ids] = 0.0
             found.append(Steps(others, size - len(ids), size - len(ids)))
         digits = None if found is None else Digits.of(found)
-        parts = None if digits is None else law._parts(ids)
-        if digits is None or parts is None:
+        totals = Total.each_of(law, digits, ids, posterior)
+        if digits is None or totals is None:
             return None
-        active, moving = np.flatnonzero(posterior > NEGLIGIBLE_SHARE), np.count_nonzero(digits.steps)
-        chances, laws, kept, work = np.zeros(len(posterior)), dict[int, Total](), dict[int, IntArray](), 0.0
-        for c in active.tolist():
-            part = parts.at(c, 0.0)
-            total = part.totals(digits.steps)
-            low, count = total.window()
-            rank = len(total.marginal)
-            work += count / 2 * (moving + rank) * rank**2
-            if work * (len(active) if c == active[0] else 1) > MOST_WORK:
-                return None
-            kept[c] = digits.keeping(low, min(low + count - 1, total.most))
-            chances[c] = min(1.0, float(total.distribution()[kept[c]].sum()))
-            laws[c] = total, part.items
-        raised = np.ones(len(chances))
+        chances, raised = np.zeros(len(posterior)), np.ones(len(posterior))
+        chances[list(totals)] = [min(1.0, float(total.chances.sum())) for total in totals.values()]
         if size is not None:  # what was found is P_c(limits, size | given)
             with np.errstate(divide="ignore"):
                 of_size = np.exp(law._log_masses(ids, size) - law._log_masses(ids, None))
@@ -148,11 +176,11 @@ class Totals(NamedTuple):
             empty = np.exp(-law.log_normalizers()) if digits.keeps_empty else np.zeros(len(chances))
             some = np.maximum(chances - empty, LOST_IN_ROUNDING**2)  # all that is left may be rounding
             raised, chances = chances / some, np.where(chances > 0, some / law.kept, 0.0)
-        return cls(chances, laws, kept, raised)
+        return cls(chances, totals, raised)
 
     def inclusions(self, c: int, n_items: int) -> FloatArray:
         """Return P_c(a ∈ S | limits, given) of all items."""
-        (law, items), out = self.laws[c], np.zeros(n_items)
-        if len(self.kept[c]):
-            out[items] = self.raised[c] * law.inclusions(*self.kept[c].tolist())
+        total, out = self.totals[c], np.zeros(n_items)
+        if len(total.kept):
+            out[total.items] = self.raised[c] * total.law.inclusions(*total.kept.tolist())
         return out

@@ -199,7 +199,7 @@ class SizeLaw(NamedTuple):
     """What E z^|S| is computed from, whatever z.
 
     ``blocks()`` yields all groups, some at a time. ``logs`` are those of all light groups, ``light`` (N_TERMS, r²) are Σ c_k v vᵀM, and
-    ``heavy`` are the other groups. No set has more than ``most`` items.
+    ``heavy`` are the other groups. No set has more than ``most`` items. No item counts more than ``longest``.
     """
 
     marginal: FloatArray
@@ -208,9 +208,12 @@ class SizeLaw(NamedTuple):
     light: FloatArray
     heavy: list[Groups]
     most: int
+    longest: float = 1.0
 
     @classmethod
-    def prepare(cls, marginal: FloatArray, blocks: Callable[[], Iterable[Groups]], most: int) -> SizeLaw:
+    def prepare(
+        cls, marginal: FloatArray, blocks: Callable[[], Iterable[Groups]], most: int, longest: float = 1.0
+    ) -> SizeLaw:
         """Sum over all groups. O(n r²)."""
         r, heavy = len(marginal), []
         logs, grams = np.zeros(N_TERMS), np.zeros((N_TERMS, r, r))
@@ -223,7 +226,7 @@ class SizeLaw(NamedTuple):
                 gram += (rows[:count] * term[:count, None]).T @ rows[:count]
             which = np.flatnonzero(series.counts == 0)
             heavy += [groups.take(which[i : i + CHUNK]) for i in range(0, len(which), CHUNK)]
-        return cls(marginal, blocks, logs, (grams @ marginal).reshape(N_TERMS, r * r), heavy, most)
+        return cls(marginal, blocks, logs, (grams @ marginal).reshape(N_TERMS, r * r), heavy, most, longest)
 
     def _factors(self, z: AnyArray) -> tuple[AnyArray, AnyArray]:
         """Return Σ_g log f_g(z) and I + Σ_g u_g(z) v_g v_gᵀ M for each z of an array (m,), shapes (m,) and (m, r, r)."""
@@ -243,8 +246,9 @@ class SizeLaw(NamedTuple):
 
     def mean_and_variance(self) -> tuple[float, float]:
         """Return the mean and the variance of |S|: the first derivatives of log E z^|S| by log z at z = 1."""
-        below, at, above = self.log_mean(np.exp([-STEP, 0.0, STEP])).real.tolist()
-        return (above - below) / (2 * STEP), (above + below - 2 * at) / STEP**2
+        step = STEP / self.longest
+        below, at, above = self.log_mean(np.exp([-step, 0.0, step])).real.tolist()
+        return (above - below) / (2 * step), (above + below - 2 * at) / step**2
 
     def window(self, missed: float = MAX_MISSED) -> tuple[int, int]:
         """Return the first size and an even number of sizes outside of which there is less than ``missed``.
@@ -252,7 +256,8 @@ class SizeLaw(NamedTuple):
         P(|S| ≥ b) ≤ z^(−b) E z^|S| for every z ≥ 1, and P(|S| ≤ a) ≤ z^(−a) E z^|S| for every z ≤ 1.
         """
         room, variance = np.log(2 / missed), self.mean_and_variance()[1]
-        theta = THETAS * min(MAX_THETA, float(np.sqrt(2 * room / max(variance, 1e-3))))
+        least = 1e-3 * self.longest**2
+        theta = THETAS * min(MAX_THETA / self.longest, float(np.sqrt(2 * room / max(variance, least))))
         upper, lower = np.split(self.log_mean(np.exp(np.concatenate([theta, -theta]))).real, 2)
         if not np.isfinite([*upper, *lower]).all():
             raise PrecisionError("the odds of items are beyond double precision; sizes cannot be computed")
