@@ -9,7 +9,7 @@ import pytest
 
 from law_table import BASES, KIND, KINDS, Kind, Truth, entries, nonempty_entries
 from ndpp import Limit
-from ndpp.errors import PrecisionWarning, ZeroProbabilityError
+from ndpp.errors import InvalidInputError, PrecisionWarning, ZeroProbabilityError
 from ndpp.laws.limits import Limits
 
 EVEN = [0, 2, 4]
@@ -122,3 +122,26 @@ def test_nothing_at_all_is_impossible_where_the_empty_set_is_left_out(kind: Kind
     found = law.probability(Limit(range(6), most=0))
     assert (found.value, found.exact) == (0.0, True)
     assert law.probability(Limit(range(6), least=1)).value == pytest.approx(1.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1e-9, 1e15, 2.0**63])
+def test_answers_do_not_depend_on_the_unit_of_values(unit: float):
+    """Values of 1e-9 once counted as zero, those above 2^63 overflowed, and totals of 1e15 beside another limit were impossible."""
+    law, steps = entries(KIND["kernel"], BASES[0])[0].law, np.array([1, 2, 1, 3, 1, 2])
+    for others in ([], [Limit(EVEN, 1, 2)]):
+        few, scaled = Limit(steps, 2, 4), Limit(steps * unit, 2 * unit, 4 * unit)
+        expected, found = law.probability([few, *others]), law.probability([scaled, *others])
+        assert found.exact
+        assert float(found) == pytest.approx(float(expected), rel=1e-9)
+        assert Limits.of([few, *others], law).kept_by(law.sample(20, limits=[scaled, *others], rng=0)).all()
+
+
+def test_values_of_very_different_magnitude_are_estimated_and_not_rounded():
+    entry = entries(KIND["kernel"], BASES[0])[0]
+    limit = Limit(np.array([1e-10, 1e-10, 1e-10, 1, 1, 1]), most=1.5e-10)
+    kept = np.array([len(S) < 2 and set(S) <= {0, 1, 2} for S in entry.truth.sets])
+    found = entry.law.probability(limit)
+    assert not found.exact
+    assert abs(float(found) - entry.truth.p[kept].sum()) < 5 * found.error
+    with pytest.raises(InvalidInputError, match="choose another unit"):
+        entry.law.probability(Limit(np.full(6, 1e300), most=1e300))

@@ -603,8 +603,8 @@ class Law(Moments, Changes, ABC):
     ) -> Estimate:
         """Return P(limits | given items ⊆ S), where given items count.
 
-        Limits whose values are counts, or numbers with at most two places after the point and not too many steps, are computed exactly.
-        Otherwise the value is estimated from proposals of the sampler under limits, always the same ones, with its standard error.
+        It is exact for counts, and for values that are multiples of a step, such as prices in cents, unless there are too many steps.
+        Otherwise it is estimated from proposals of the sampler under limits, always the same ones, with its standard error.
 
         Examples
         --------

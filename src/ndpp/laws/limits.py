@@ -20,6 +20,8 @@ from ndpp.errors import ImpossibleLimitError, InvalidInputError
 
 MANY_ITEMS, LEVELS = 3000, 100
 """Of more items, values that are not whole numbers are rounded to so many levels to see whether limits contradict each other."""
+LEAST_VALUE, MOST_VALUE = 1e-100, 1e100
+"""Values of items whose squares are still numbers."""
 SLACK = 1e-9
 """Sums of values count as equal to a bound if they differ by this part of it: 0.1 + 0.2 is at most 0.3."""
 
@@ -127,6 +129,11 @@ class Limits:
         if size is not None:
             chosen.append(Limit(range(law.n_items), least=size, most=size, name="size"))
         values = np.array([limit.over(law) for limit in chosen]).reshape(len(chosen), law.n_items)
+        if ((values > 0) & ((values < LEAST_VALUE) | (values > MOST_VALUE))).any():
+            raise InvalidInputError(
+                f"must have values from {LEAST_VALUE:g} to {MOST_VALUE:g}, or zero; choose another unit",
+                argument="limits",
+            )
         low = np.array([-np.inf if limit.least is None else limit.least * (1 - SLACK) for limit in chosen])
         high = np.array([np.inf if limit.most is None else limit.most * (1 + SLACK) for limit in chosen])
         return cls(values, low, high, tuple(limit.text for limit in chosen), tuple(chosen))
@@ -218,7 +225,9 @@ class Limits:
 
     def _is_feasible(self, which: Sequence[int], possible: BoolArray, most: int) -> bool:
         rows = self.values[which][:, possible & self.fitting]
-        low, high = self.low[which], self.high[which]
+        units = rows.max(axis=1, initial=0.0)
+        units[units == 0] = 1.0
+        rows, low, high = rows / units[:, None], self.low[which] / units, self.high[which] / units
         if (known := _counts_fit(rows, low, high, most)) is not None:
             return known
         from scipy.optimize import linprog  # slow to import

@@ -18,12 +18,14 @@ from ndpp.linalg.sizes import SizeLaw
 if TYPE_CHECKING:
     from ndpp.laws.law import Law
 
-DECIMALS = (0, 1, 2)
-"""Places after the point of values that have a step."""
+SCALES = (1.0, 10.0, 100.0)
+"""Values have a step if they are whole numbers times one of these, or multiples of the smallest."""
 MOST_WORK = 1e10
 """Operations for which probabilities are still computed exactly: some seconds."""
 MOST_TOTALS = 10**5
 """Number of different totals of several limits up to which they are computed together."""
+MOST_STEPS = 2.0**53
+"""Steps of all items together that are still whole numbers."""
 LOST_IN_ROUNDING = 1e-8
 """Smaller probabilities are lost in those of other totals, or leave too few digits to condition on."""
 NEGLIGIBLE_SHARE = 1e-12
@@ -45,12 +47,13 @@ class Steps(NamedTuple):
 
     @classmethod
     def _of(cls, values: FloatArray, low: float, high: float) -> Steps | None:
-        for decimals in DECIMALS:
-            scaled = values * 10**decimals
+        least = np.min(values, where=values > 0, initial=np.inf)
+        for scale in (*SCALES, 1 / least):
+            scaled = values * scale
             whole = np.round(scaled)
-            if (np.abs(scaled - whole) <= 1e-9 * np.maximum(whole, 1.0)).all():
+            if (np.abs(scaled - whole) <= 1e-9 * whole).all() and whole.sum() < MOST_STEPS:
                 unit = max(1, int(np.gcd.reduce(whole.astype(np.int64))))
-                first, last = (bound * 10**decimals / unit for bound in (low, high))
+                first, last = (bound * scale / unit for bound in (low, high))
                 return cls(whole / unit, max(0, int(np.ceil(first))) if first > -np.inf else 0, np.floor(last))
         return None
 
@@ -112,7 +115,7 @@ class Total(NamedTuple):
             total = part.totals(digits.steps)
             low, count = total.window()
             rank = len(total.marginal)
-            work += count / 2 * (moving + rank) * rank**2
+            work += count / 2 * (moving + rank + 1) * max(rank, 1) ** 2
             if work * (len(active) if c == active[0] else 1) > MOST_WORK:
                 return None
             kept = digits.keeping(low, min(low + count - 1, total.most))
