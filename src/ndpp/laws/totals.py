@@ -137,7 +137,8 @@ def sizes_within(law: Law, limits: Limits, ids: IntArray, posterior: FloatArray)
     out = np.zeros((len(posterior), digits.bases[-1]))
     for c, total in totals.items():
         np.add.at(out[c], total.kept // int(np.prod(digits.bases[:-1])), total.chances)
-    return np.divide(out, sums := out.sum(axis=1, keepdims=True), out=out, where=sums > 0)
+    sums = out.sum(axis=1, keepdims=True)
+    return out / np.where(sums > 0, sums, 1.0)
 
 
 class Totals(NamedTuple):
