@@ -49,6 +49,11 @@ class Condition(NamedTuple):
     fields: tuple[str, ...]
     page: str
 
+    @property
+    def option(self) -> str:
+        """What commands call the first of its options."""
+        return self.options[0].removeprefix("--").replace("-", "_")
+
 
 CONDITIONS = (
     Condition("given", "items that are in the basket", ("--given",), ("basket",), "quickstart"),

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Unpack, cast
 
 import numpy as np
 
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_choice
-from ndpp.answers.conditions import Names
+from ndpp.answers.conditions import Names, Said
 from ndpp.answers.prepared import NamedCustomer, Prepared
 from ndpp.answers.records import Item
 from ndpp.baskets.labels import word_of
 from ndpp.errors import InvalidInputError
-from ndpp.laws.ask import NO_ITEMS, Conditions, Factors
+from ndpp.laws.ask import NO_ITEMS, Conditions
 from ndpp.laws.limits import Limit
 
 NEARLY_ZERO = 1e-12
@@ -27,50 +26,50 @@ class Heard(NamedTuple):
     own: Prepared
     """The model that is asked."""
     given: IntArray
-    context: Mapping[str, object] | None
-    mission: tuple[int, ...] | None
-    """The components of a mission."""
-    factors: FloatArray | None
-    """Factors of the odds of all items."""
-    candidates: IntArray | None
-    exclude: IntArray
-    limits: tuple[Limit, ...]
+    said: Conditions
+    """What else is said, as laws take it."""
     person: NamedCustomer | None
     skipped: tuple[Item, ...]
     """Items that are not in the catalogue."""
 
     @classmethod
-    def of(
-        cls,
-        model: object,
-        basket: Names = (),
-        *,
-        unknown: str = "error",
-        candidates: Names | None = None,
-        exclude: Names = (),
-        limits: Limit | str | Sequence[Limit | str] = (),
-        boost: Factors | None = None,
-        context: Mapping[str, object] | None = None,
-        mission: str | None = None,
-        customer: str | int | None = None,
-        history: Sequence[Names] | None = None,
-    ) -> Heard:
-        """Return what is said (``ndpp.answers.conditions.Said``), checked."""
+    def of(cls, model: object, basket: Names = (), **said: Unpack[Said]) -> Heard:
+        """Return what is said, checked. Conditions that doors and laws spell alike are passed on as they are."""
         own = Prepared.of(model)
-        skipped: list[Item] | None = [] if check_choice(unknown, "unknown", ("error", "skip")) == "skip" else None
-        given, person = own.ids(basket, skipped=skipped), own.whose(customer, history, skipped)
-        factors = own.factors_of(boost, skipped)
-        only = None if candidates is None else own.ids(candidates, "candidates", skipped)
-        never = own.ids(exclude, "exclude", skipped)
-        if context and skipped is not None:
+        words = {name: value for name, value in said.items() if name not in ("unknown", "customer", "history")}
+        skips = check_choice(said.get("unknown", "error"), "unknown", ("error", "skip")) == "skip"
+        skipped: list[Item] | None = [] if skips else None
+        given, person = own.ids(basket, skipped=skipped), own.whose(said.get("customer"), said.get("history"), skipped)
+        words["boost"] = own.factors_of(said.get("boost"), skipped)
+        for name in ("candidates", "exclude"):
+            if words.get(name) is not None:
+                words[name] = own.ids(words[name], name, skipped)  # type: ignore[arg-type]
+        if skips and (context := said.get("context")):
             known = own.law.context
-            context = {name: value for name, value in context.items() if word_of(value) in known.get(name, ())}
-        if mission is not None and person is not None:
-            raise InvalidInputError("is one of all customers; name a mission or a customer", argument="mission")
-        of_mission = None if mission is None else own.components_of(mission)
-        names = tuple(dict.fromkeys(skipped or ()))
-        heard = cls(own, given, context, of_mission, factors, only, never, (), person, names)
-        return heard._replace(limits=tuple(own.limits(limits, heard._possible)))
+            words["context"] = {name: value for name, value in context.items() if word_of(value) in known.get(name, ())}
+        if (mission := said.get("mission")) is not None:
+            if person is not None:
+                raise InvalidInputError("is one of all customers; name a mission or a customer", argument="mission")
+            words["mission"] = own.components_of(mission)
+        heard = cls(own, given, cast(Conditions, words), person, tuple(dict.fromkeys(skipped or ())))
+        possible = None if heard.allowed is None else np.union1d(heard.allowed, given)
+        return heard._replace(said={**heard.said, "limits": own.limits(said.get("limits", ()), possible)})
+
+    @property
+    def exclude(self) -> IntArray:
+        """Items that are never added."""
+        return np.asarray(self.said.get("exclude", NO_ITEMS))
+
+    @property
+    def candidates(self) -> IntArray | None:
+        """The only items that may be added, None if all may."""
+        found = self.said.get("candidates")
+        return None if found is None else np.asarray(found)
+
+    @property
+    def factors(self) -> FloatArray | None:
+        """Factors of the odds of all items, None if all are one."""
+        return cast(FloatArray | None, self.said["boost"])
 
     @property
     def gone(self) -> IntArray:
@@ -86,12 +85,12 @@ class Heard(NamedTuple):
         return np.setdiff1d(np.arange(self.own.law.n_items) if self.candidates is None else self.candidates, never)
 
     @property
-    def _possible(self) -> IntArray | None:
-        """Items that a basket may hold, None if all may be."""
-        return None if self.allowed is None else np.union1d(self.allowed, self.given)
+    def limits(self) -> tuple[Limit, ...]:
+        """What the basket and all that is added keep together."""
+        return self.own.law.ask(**self._of_lists(None)).limits.records
 
     def listing(self) -> Prepared:
-        """Return the model whose probabilities order lists of items: lists, not the law, leave out what is excluded or no candidate.
+        """Return the model whose probabilities order lists of items: lists, not the law, keep limits and leave out what is no candidate.
 
         Items of the basket are not out of stock, even if their factor is zero. Any other has the same effect on them, so where baskets hold
         such items, all that is out of stock has a factor near zero, and one law serves all of them.
@@ -99,11 +98,16 @@ class Heard(NamedTuple):
         factors = self.factors
         if factors is not None and not factors[self.given].all():
             factors = np.where(factors == 0, NEARLY_ZERO, factors)
-        return self.in_situation(factors)
+        ask = self.own.law.ask(**self._of_lists(factors))
+        return self.own.under(ask.of_law._replace(excluded=ask.excluded))
 
-    def in_situation(self, boost: FloatArray | None = None) -> Prepared:
-        """Return the model in the context and mission, with these factors alone."""
-        return self.own.under(self.own.law.ask(boost=boost, context=self.context, mission=self.mission))
+    def _of_lists(self, factors: FloatArray | None) -> Conditions:
+        return {**self.said, "boost": factors, "candidates": None, "exclude": NO_ITEMS}
+
+    def in_situation(self) -> Prepared:
+        """Return the model in the context and mission, whatever else is said."""
+        law, said = self.own.law, self.said
+        return self.own.under(law.ask(context=said.get("context"), mission=said.get("mission")))
 
     def drawing(self, size: int | None) -> tuple[Prepared, Conditions]:
         """Return the model that baskets of this size are drawn from, and what is asked of its sampler: together ``law.sample(…)``.
@@ -113,9 +117,7 @@ class Heard(NamedTuple):
         both = np.intersect1d(self.given, self.exclude)
         if len(both):  # lists may leave out what is there already
             raise InvalidInputError(f"{self.own.names(both)[0]!r} is both given and excluded; it can be one of them")
-        ask = self.own.law.ask(
-            given=self.given, exclude=self.exclude, candidates=self.candidates, boost=self.factors, context=self.context,
-            mission=self.mission,
-        )  # fmt: skip
-        rest: Conditions = {"size": size, "given": self.given, "exclude": ask.excluded, "limits": self.limits}
+        said: Conditions = {**self.said, "given": self.given}
+        ask = self.own.law.ask(**said)
+        rest: Conditions = {"size": size, "given": self.given, "exclude": ask.excluded, "limits": ask.limits.records}
         return self.own.under(ask.of_law, self.person), rest

@@ -12,6 +12,7 @@ import typer
 
 from ndpp._atomic import one_writer, replacing
 from ndpp._show import Table
+from ndpp.answers.conditions import Said
 from ndpp.baskets.orders import Orders
 from ndpp.cli import options as o
 from ndpp.cli.files import LEAVE_OUT, OTHER_FORMATS, Law, Source, check_output, load_model, require
@@ -64,7 +65,7 @@ class Who:
         require(not (self.customer and self.history is not None), "use either --customer or --history")
         return None if self.customers is None else Customers.load(self.customers, law)
 
-    def asked(self, law: Law, *, ids: bool, unknown: str = "error") -> dict[str, Any]:
+    def asked(self, law: Law, *, ids: bool, unknown: str = "error") -> Said:
         """Return the customer, or the history of one, as the questions of :mod:`ndpp.answers` take it."""
         if self.history is not None:
             baskets = Source(self.history, o.ReadingFor(unknown=o.Unknown(unknown))).read_for(law, ids=ids)

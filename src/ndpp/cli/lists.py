@@ -5,14 +5,14 @@ from __future__ import annotations
 import warnings
 import zlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from ndpp._types import IntArray
 from ndpp._validation import check_items
 from ndpp.answers import ItemTable, Prepared
-from ndpp.answers.conditions import Said
+from ndpp.answers.conditions import CONDITIONS, Said
 from ndpp.answers.heard import Heard
 from ndpp.baskets import Baskets
 from ndpp.baskets.files import format_of, read, read_lines, unquoted
@@ -38,13 +38,15 @@ class Lists(NamedTuple):
     unknown: str = "error"
 
     def said(self, law: Law) -> Said:
-        """Return what is said, as the questions of :mod:`ndpp.answers` take it."""
+        """Return what is said, as the questions of :mod:`ndpp.answers` take it: options that need no reading as they are."""
         options = self.options
         mixed = len(law.weights) > 1
         require(mixed or options.mission is None, "--mission is for mixtures; this model is a single kernel")
-        said: Said = {
+        plain = {one.name: getattr(options, one.option, None) for one in CONDITIONS}
+        said = cast(Said, {name: value for name, value in plain.items() if value is not None})
+        said |= {
             "unknown": self.unknown, "exclude": self._items(law, options.exclude, options.exclude_file), "boost": self._boost(law),
-            "limits": options.limit or (), "context": context_of(options.at), "mission": options.mission,
+            "context": context_of(options.at),
         }  # fmt: skip
         if options.only or options.candidates_file is not None:
             said["candidates"] = candidates = self._items(law, options.only, options.candidates_file)
@@ -67,8 +69,9 @@ class Lists(NamedTuple):
     def heard(self, law: Law, starts: Baskets, who: Who | None = None) -> Heard:
         """Return what is asked about baskets that begin with these items; raise if one of them breaks a limit, before any is completed."""
         model, said = self.prepared(law, None if who is None else who.load(law)), self.said(law)
-        whose: Any = {} if who is None else who.asked(law, ids=self.ids, unknown=self.unknown)
-        heard = Heard.of(model, np.unique(starts.indices), **said, **whose)
+        if who is not None:
+            said |= who.asked(law, ids=self.ids, unknown=self.unknown)
+        heard = Heard.of(model, np.unique(starts.indices), **said)
         each = Limits.of(heard.limits, law)
         for i, basket in enumerate(starts if heard.limits else ()):
             try:
@@ -79,11 +82,11 @@ class Lists(NamedTuple):
                 raise
         return heard
 
-    def told(self, heard: Heard) -> dict[str, Any]:
+    def told(self, heard: Heard) -> dict[str, object]:
         """Return what decided which baskets come, for the head of their file."""
         at, limit, table, factors = self.options.at, self.options.limit, heard.own.table, heard.factors
         out = np.union1d(heard.exclude, np.setdiff1d(heard.gone, heard.given))
-        told: dict[str, Any] = {
+        told: dict[str, object] = {
             "only": None if heard.candidates is None else heard.candidates.tolist(), "exclude": out.tolist(),
             "at": sorted(at) if at else None, "mission": self.options.mission,
         }  # fmt: skip
@@ -131,7 +134,7 @@ class Lists(NamedTuple):
         rules = Rules(labels, as_labels=labels is not None, unknown=self.unknown, missing="skip", name=path)
         if format_of(path, None) == "text":
             lines = [unquoted(line.strip()) for line in read_lines(path, self.encoding) if line.strip()]
-            words: Sequence[Any] = list(Long(np.arange(len(lines)), len(lines), lines).present(rules).values)
+            words: Sequence[str] = list(Long(np.arange(len(lines)), len(lines), lines).present(rules).values)
         else:
             try:
                 words = list(read(path, None, Columns("item", "item"), rules, self.encoding).values)

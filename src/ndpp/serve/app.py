@@ -24,6 +24,7 @@ from starlette.responses import Response, StreamingResponse
 import ndpp
 from ndpp import answers
 from ndpp.answers import Record, records
+from ndpp.answers.conditions import Said
 from ndpp.answers.heard import Heard
 from ndpp.errors import InvalidInputError
 from ndpp.serve import pages, problems
@@ -37,10 +38,6 @@ from ndpp.serve.work import Work
 Text = Annotated[str, Query(max_length=LABEL_LENGTH)]
 Number = Annotated[int, Query(ge=1, le=RESULTS)]
 Flag = Annotated[bool, Query()]
-PROBABILITY = "unknown", "context", "mission"
-"""What is said of probabilities."""
-SHARED = (*PROBABILITY, "candidates", "exclude", "limits")
-"""What is said of lists and draws for all baskets of a batch, beside the boost."""
 JSON_LINES = "application/x-ndjson"
 LINES: dict[str, Any] = {
     "description": "One JSON object per line.",
@@ -200,41 +197,38 @@ async def sizes(request: Request, named: Named, ids: Flag = False) -> Response:
 @api.post("/recommend", response_model=records.Recommended, summary="What goes with a basket")
 async def recommend(request: Request, question: s.RecommendAsk) -> Response:
     """The best items for a basket."""
-    return await ask(request, lambda model: answers.recommend(model, **_options(model, question)))
+    return await ask(request, lambda model: answers.recommend(model, **_asked(model, question)))
 
 
-def _options(model: Served, question: s.RecommendAsk | s.BatchAsk) -> dict[str, Any]:
-    """Return what is asked, with categories as one limit."""
-    asked = _boosted(question)
-    limit = model.limit(*(asked.pop(name) for name in ("category_of", "per_category", "categories")))
-    return {**asked, "per_category": limit}
-
-
-def _boosted(question: s.Boosted) -> dict[str, Any]:
-    """Return what is asked, with all factors in one boost."""
+def _asked(model: Served, question: s.AnyAsk) -> dict[str, Any]:
+    """Return what is asked, as :mod:`ndpp.answers` takes it: all factors in one boost, and categories as one limit."""
     asked = dict(vars(question))
-    gone = dict.fromkeys(asked.pop("out_of_stock"), 0.0)
-    return {**asked, "boost": {**asked["boost"], **gone}}
+    if "boost" in asked:
+        asked["boost"] = {**asked["boost"], **dict.fromkeys(asked.pop("out_of_stock"), 0.0)}
+    if "category_of" in asked:
+        limit = model.limit(*(asked.pop(name) for name in ("category_of", "per_category", "categories")))
+        asked["per_category"] = limit
+    return asked
 
 
 @api.post("/why", response_model=records.Explained, summary="Why this item")
 async def why(request: Request, question: s.WhyAsk) -> Response:
     """What the score of an item owes to popularity, to the mission and to ties."""
-    return await ask(request, lambda model: answers.why(model, **_boosted(question)))
+    return await ask(request, lambda model: answers.why(model, **_asked(model, question)))
 
 
 @api.post("/complete", response_model=records.Completed, summary="Complete a basket")
 async def complete(request: Request, question: s.CompleteAsk) -> Response:
     """Exact samples that contain the basket."""
     _check_drawn(request, question)
-    return await ask(request, lambda model: answers.complete(model, **_boosted(question)), slow=True)
+    return await ask(request, lambda model: answers.complete(model, **_asked(model, question)), slow=True)
 
 
 @api.post("/sample", response_model=records.Completed, summary="Draw baskets")
 async def sample(request: Request, question: s.DrawAsk) -> Response:
     """Exact samples."""
     _check_drawn(request, question)
-    return await ask(request, lambda model: answers.complete(model, **_boosted(question)), slow=True)
+    return await ask(request, lambda model: answers.complete(model, **_asked(model, question)), slow=True)
 
 
 def _check_drawn(request: Request, question: s.AnyDrawAsk) -> None:
@@ -252,8 +246,20 @@ def _check_drawn(request: Request, question: s.AnyDrawAsk) -> None:
 @api.post("/probability", response_model=records.Likelihood, summary="How likely is a basket")
 async def probability(request: Request, question: s.ProbabilityAsk) -> Response:
     """The probability of a basket, of its size, and how it compares with independent items."""
-    asked = {name: getattr(question, name) for name in PROBABILITY}
-    return await ask(request, lambda model: answers.probability(model, question.basket, **asked))
+    return await ask(request, lambda model: _probability(model, **_asked(model, question)))
+
+
+def _probability(model: Served, *, ids: bool, **asked: Any) -> Record:
+    """Answer; ``ids``, which all requests may ask for, has no effect."""
+    return answers.probability(model, **asked)
+
+
+QUESTIONS: dict[str, tuple[type[s.AnyAsk], Callable[..., Record]]] = {
+    "recommend": (s.RecommendAsk, answers.recommend),
+    "complete": (s.CompleteAsk, answers.complete),
+    "probability": (s.ProbabilityAsk, _probability),
+}
+"""What a batch may ask for each basket: the single request, and what answers it."""
 
 
 @api.post("/batch", summary="Many baskets", response_class=StreamingResponse, responses={200: LINES})
@@ -265,40 +271,47 @@ async def many(request: Request, question: s.BatchAsk) -> Response:
     current = request.app.state.holder.current
     if question.task == "complete":
         _check_drawn(request, question)
-    shared, skipped = await request.app.state.work.run(request, partial(_resolved, current, question))
-    return StreamingResponse(_lines(request, current, shared, skipped), media_type=JSON_LINES)
+    shared, skipped = await request.app.state.work.run(request, partial(_shared, current, question))
+    return StreamingResponse(_lines(request, current, question, shared, skipped), media_type=JSON_LINES)
 
 
-def _resolved(model: Served, ask: s.BatchAsk) -> tuple[s.BatchAsk, tuple[s.Item, ...]]:
-    """Return the request with ids in the lists that all baskets share, and a seed; and what was skipped of these lists.
+def _shared(model: Served, batch: s.BatchAsk) -> tuple[dict[str, Any], tuple[s.Item, ...]]:
+    """Return what is asked of all baskets, with a seed and with ids in long lists; and what was skipped of these lists.
 
     What is wrong with a condition is told here, at once, and not for each basket.
     """
-    if ask.customers is not None and len(ask.customers) != len(ask.baskets):
-        problem = f"must name {len(ask.baskets)} customers, one per basket, or null; got {len(ask.customers)}"
+    if batch.customers is not None and len(batch.customers) != len(batch.baskets):
+        problem = f"must name {len(batch.baskets)} customers, one per basket, or null; got {len(batch.customers)}"
         raise InvalidInputError(problem, argument="customers")
-    seed = secrets.randbelow(2**32) if ask.seed is None else ask.seed
-    is_probability, changes = ask.task == "probability", {"boost": _boosted(ask)["boost"]}
-    said = {name: getattr(ask, name) for name in (PROBABILITY if is_probability else SHARED)}
-    heard = Heard.of(model, (), **said, **({} if is_probability else changes))
+    kind, answer = QUESTIONS[batch.task]
+    own = {name: value for name, value in vars(batch).items() if name in kind.model_fields}
+    asked = _asked(model, kind.model_construct(**own))
+    said: Any = {name: asked[name] for name in Said.__annotations__ if name in asked}
+    heard = Heard.of(model, (), **said)
     heard.in_situation()
-    if ask.task == "recommend":
-        changes["per_category"] = _options(model, ask)["per_category"]
-        if changes["per_category"] is not None or ask.limits:
-            _of_batch(model, ask.model_copy(update={**changes, "customers": None}), [], 0)
-    if not is_probability:
-        changes["candidates"] = None if heard.candidates is None else heard.candidates.tolist()
-        changes["exclude"] = heard.exclude.tolist()
-    return ask.model_copy(update={**changes, "seed": seed}), heard.skipped
+    if asked.get("per_category") is not None or (batch.task == "recommend" and batch.limits):
+        answer(model, **asked)
+    if "candidates" in asked:
+        asked |= {"candidates": heard.candidates, "exclude": heard.exclude}
+    if "seed" in asked:
+        asked["seed"] = secrets.randbelow(2**32) if batch.seed is None else batch.seed
+    return asked, heard.skipped
 
 
-async def _lines(request: Request, model: Served, ask: s.BatchAsk, skipped: tuple[s.Item, ...]) -> AsyncIterator[bytes]:
+async def _lines(
+    request: Request, model: Served, batch: s.BatchAsk, shared: dict[str, Any], skipped: tuple[s.Item, ...]
+) -> AsyncIterator[bytes]:
     """Yield one line for each basket, in order: its answer, or its problem. Other requests are answered in between."""
     work: Work = request.app.state.work
-    for i, basket in enumerate(ask.baskets):
-        task = partial(_of_batch, model, ask, basket, i)
+    for i, basket in enumerate(batch.baskets):
+        asked = {**shared, "basket": basket}
+        if batch.customers is not None and "customer" in asked:
+            asked["customer"] = batch.customers[i]
+        if "seed" in asked:
+            asked["seed"] = int(np.random.SeedSequence([shared["seed"], i]).generate_state(1)[0])
+        task = partial(QUESTIONS[batch.task][1], model, **asked)
         try:
-            answer = (await work.run(request, task, slow=ask.task == "complete", admitted=True)).data()
+            answer = (await work.run(request, task, slow=batch.task == "complete", admitted=True)).data()
         except Exception as error:
             found = problems.of(error)
             if found is None:
@@ -307,19 +320,6 @@ async def _lines(request: Request, model: Served, ask: s.BatchAsk, skipped: tupl
         else:
             answer["skipped"] = list(dict.fromkeys([*answer["skipped"], *skipped]))
         yield json.dumps({"index": i, **answer}, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace") + b"\n"
-
-
-def _of_batch(model: Served, ask: s.BatchAsk, basket: list[s.Item], i: int) -> Record:
-    """Answer the question for one basket."""
-    if ask.task == "probability":
-        return answers.probability(model, basket, **{name: getattr(ask, name) for name in PROBABILITY})
-    said: dict[str, Any] = {name: getattr(ask, name) for name in ("n", "ids", "boost", *SHARED)}
-    said["customer"] = None if ask.customers is None else ask.customers[i]
-    if ask.task == "recommend":
-        order = {name: getattr(ask, name) for name in ("ranking", "damping", "support", "per_category")}
-        return answers.recommend(model, basket, **said, **order)
-    seed = int(np.random.SeedSequence([ask.seed or 0, i]).generate_state(1)[0])
-    return answers.complete(model, basket, **said, size=ask.size, seed=seed)
 
 
 # -- operations --------------------------------------------------------------------------------------------------------------
