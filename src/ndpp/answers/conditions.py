@@ -1,12 +1,13 @@
 """Everything that can be said in a question, and how each door spells it: laws, the command and the service.
 
-A new condition is a row here, its meaning in :mod:`ndpp.laws.ask`, an option of the command and a field of the service. One test compares
-the rows with all three, and with the table of ``docs/guide.md``.
+A new condition is a row here, with its type in :class:`Said`, its meaning in :mod:`ndpp.laws.ask`, an option of the command
+(``ConditionOptions``) and a field of the service (``serve.schemas``). One test compares the rows with all three, and with the table of
+``docs/guide.md``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias, TypedDict
 
 from ndpp._types import IntArray
@@ -48,6 +49,9 @@ class Condition(NamedTuple):
     options: tuple[str, ...]
     fields: tuple[str, ...]
     page: str
+    read: Callable[..., object] | None = None
+    """Turns what is said into what laws take, ``read(model, value, skipped)``, where ``skipped`` collects unknown items unless it is None.
+    Without it, laws take what is said."""
 
     @property
     def option(self) -> str:
@@ -58,25 +62,17 @@ class Condition(NamedTuple):
 CONDITIONS = (
     Condition("given", "items that are in the basket", ("--given",), ("basket",), "quickstart"),
     Condition("size", "number of items, given ones included", ("--size",), ("size",), "quickstart"),
-    Condition("candidates", "the only items that may be added", ("--only", "--candidates-file"), ("candidates",), "rankings"),
-    Condition("exclude", "items that are never added", ("--exclude", "--exclude-file"), ("exclude",), "rankings"),
+    Condition("candidates", "the only items that may be added", ("--only", "--candidates-file"), ("candidates",), "rankings",
+              lambda model, items, skipped: model.ids(items, "candidates", skipped)),
+    Condition("exclude", "items that are never added", ("--exclude", "--exclude-file"), ("exclude",), "rankings",
+              lambda model, items, skipped: model.ids(items, "exclude", skipped)),
     Condition("boost", "factors of the odds of items; 0 is out of stock", ("--boost",), ("boost", "out_of_stock"), "limits"),
     Condition("limits", "bounds of counts and totals", ("--limit", "--table"), ("limits",), "limits"),
-    Condition("context", "store, weekday and the like", ("--at",), ("context",), "mixtures"),
-    Condition("mission", "the mission that the basket comes from", ("--mission",), ("mission",), "mixtures"),
+    Condition("context", "store, weekday and the like", ("--at",), ("context",), "mixtures",
+              lambda model, context, skipped: context if skipped is None else model.known_context(context)),
+    Condition("mission", "the mission that the basket comes from", ("--mission",), ("mission",), "mixtures",
+              lambda model, mission, _: model.components_of(mission)),
     Condition("customer", "whose basket it is", ("--customer", "--history"), ("customer", "history"), "customers"),
 )  # fmt: skip
-"""All conditions. Recommendations have no size: they do not draw a basket."""
-
-
-def condition_table() -> list[str]:
-    """Return the table of the documentation, line by line."""
-    header = ["| in Python | means | command | service | page |", "|---|---|---|---|---|"]
-    return header + [
-        f"| `{one.name}` | {one.meaning} | {_code(one.options)} | {_code(one.fields)} | {{doc}}`{one.page}` |"
-        for one in CONDITIONS
-    ]
-
-
-def _code(words: tuple[str, ...]) -> str:
-    return ", ".join(f"`{word}`" for word in words)
+"""All conditions. Recommendations have no size: they do not draw a basket. Boosts, limits and customers go with what the model has of them,
+and are read in :mod:`ndpp.answers.heard`."""

@@ -8,10 +8,9 @@ import numpy as np
 
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_choice
-from ndpp.answers.conditions import Names, Said
+from ndpp.answers.conditions import CONDITIONS, Names, Said
 from ndpp.answers.prepared import NamedCustomer, Prepared
 from ndpp.answers.records import Item
-from ndpp.baskets.labels import word_of
 from ndpp.errors import InvalidInputError
 from ndpp.laws.ask import NO_ITEMS, Conditions
 from ndpp.laws.limits import Limit
@@ -35,23 +34,21 @@ class Heard(NamedTuple):
     @classmethod
     def of(cls, model: object, basket: Names = (), **said: Unpack[Said]) -> Heard:
         """Return what is said, checked. Conditions that doors and laws spell alike are passed on as they are."""
+        for name in said.keys() - Said.__annotations__:
+            raise TypeError(f"there is no condition {name!r}; there are {', '.join(Said.__annotations__)}")
         own = Prepared.of(model)
-        words = {name: value for name, value in said.items() if name not in ("unknown", "customer", "history")}
         skips = check_choice(said.get("unknown", "error"), "unknown", ("error", "skip")) == "skip"
         skipped: list[Item] | None = [] if skips else None
         given, person = own.ids(basket, skipped=skipped), own.whose(said.get("customer"), said.get("history"), skipped)
-        words["boost"] = own.factors_of(said.get("boost"), skipped)
-        for name in ("candidates", "exclude"):
-            if words.get(name) is not None:
-                words[name] = own.ids(words[name], name, skipped)  # type: ignore[arg-type]
-        if skips and (context := said.get("context")):
-            known = own.law.context
-            words["context"] = {name: value for name, value in context.items() if word_of(value) in known.get(name, ())}
-        if (mission := said.get("mission")) is not None:
-            if person is not None:
-                raise InvalidInputError("is one of all customers; name a mission or a customer", argument="mission")
-            words["mission"] = own.components_of(mission)
-        heard = cls(own, given, cast(Conditions, words), person, tuple(dict.fromkeys(skipped or ())))
+        if said.get("mission") is not None and person is not None:
+            raise InvalidInputError("is one of all customers; name a mission or a customer", argument="mission")
+        read: dict[str, object] = {}
+        for one in CONDITIONS:
+            value = said.get(one.name)
+            if value is not None and one.name != "customer":
+                read[one.name] = value if one.read is None else one.read(own, value, skipped)
+        read["boost"] = own.factors_of(said.get("boost"), skipped)
+        heard = cls(own, given, cast(Conditions, read), person, tuple(dict.fromkeys(skipped or ())))
         possible = None if heard.allowed is None else np.union1d(heard.allowed, given)
         return heard._replace(said={**heard.said, "limits": own.limits(said.get("limits", ()), possible)})
 

@@ -17,6 +17,7 @@ from ndpp.answers.mission import find_missions
 from ndpp.answers.records import Item, Map, Mission, names_of
 from ndpp.answers.search import LabelIndex
 from ndpp.answers.table import ItemTable
+from ndpp.baskets.labels import word_of
 from ndpp.customers import Customers
 from ndpp.errors import InvalidInputError
 from ndpp.laws.ask import Ask, Conditions, Factors
@@ -164,6 +165,11 @@ class Prepared:
         if mission in (self.law.names or ()):
             return (self.law.component(mission),)
         raise InvalidInputError(f"there is no mission {mission!r}; ndpp info lists all {len(found)}")
+
+    def known_context(self, context: Mapping[str, object]) -> dict[str, object]:
+        """Return the columns and values that the model knows."""
+        known = self.law.context
+        return {name: value for name, value in context.items() if word_of(value) in known.get(name, ())}
 
     # -- customers -----------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, Unpack
+from typing import Unpack
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from ndpp.answers.prepared import MAPPED, MISSIONS, NamedCustomer, Prepared
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.inference import PerCategory, Ranking, Recommendation, Recommendations
-from ndpp.inference.ranking import DAMPING, Rule
+from ndpp.inference.ranking import DAMPING, ListOptions, Rule
 from ndpp.inference.scores import scores_of_one, scores_or_nan
 
 PROBABLE = 0.01
@@ -59,8 +59,8 @@ def recommend(
     tomato sauce  0.3174      0.3174        1      1     None  None     0.3174
     """
     heard = Heard.of(model, basket, **said)
-    order: Order = {"n": n, "ranking": ranking, "damping": damping, "support": support, "per_category": per_category}
-    own, given, person, listed = heard.listing(), heard.given, heard.person, _listed(heard, heard.person, order)
+    own, given, person = heard.listing(), heard.given, heard.person
+    listed = _listed(heard, person, damping, n=n, ranking=ranking, support=support, per_category=per_category)
     rule = Rule.of(own.law, popularity=own.popularity, **listed)
     best = (
         rule.best_for(given)
@@ -91,8 +91,8 @@ def recommend_each(
     """
     heard = Heard.of(model, np.unique(baskets.indices), **said)
     people = [None] * len(baskets) if customers is None else heard.own.each_of(customers)
-    order: Order = {"n": n, "ranking": ranking, "damping": damping, "support": support, "per_category": per_category}
-    own, listed = heard.listing(), _listed(heard, next(iter(people), None), order)
+    own, someone = heard.listing(), next(iter(people), None)
+    listed = _listed(heard, someone, damping, n=n, ranking=ranking, support=support, per_category=per_category)
     rule = Rule.of(own.law, popularity=own.popularity, **listed)
     if customers is None:
         each = rule.best_of_each(baskets)
@@ -138,22 +138,13 @@ def why(
     return r.Explained(**vars(reason), skipped=heard.skipped)
 
 
-class Order(TypedDict):
-    """How items are ranked, and how many are listed."""
-
-    n: int
-    ranking: Ranking | str
-    damping: float | None
-    support: float | None
-    per_category: PerCategory | None
-
-
-def _listed(heard: Heard, person: NamedCustomer | None, order: Order) -> dict[str, Any]:
-    """Return how items are ranked beside given ones, and which may be listed, as a rule takes it."""
-    damping = order["damping"]
-    if damping is None:
-        damping = DAMPING if person is None or len(heard.given) else heard.own.people.habits.damping
-    return {**order, "damping": damping, "candidates": heard.allowed, "limits": heard.limits}
+def _listed(
+    heard: Heard, person: NamedCustomer | None, wanted: float | None, **order: Unpack[ListOptions]
+) -> ListOptions:
+    """Return how items are ranked beside given ones, and which may be listed, as a rule takes it; ``wanted`` is the damping."""
+    if wanted is None:
+        wanted = DAMPING if person is None or len(heard.given) else heard.own.people.habits.damping
+    return {**order, "damping": wanted, "candidates": heard.allowed, "limits": heard.limits}
 
 
 def _recommended(

@@ -5,22 +5,26 @@ Items go by their labels, or by their ids if the model has no labels or ids are 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ndpp._show import Shown, to_json
+from ndpp._types import IntArray
+from ndpp._validation import Catalogued
 
 Item = int | str
 SHOWN = 6
 """Typical items in the line of a mission."""
 
 
-def names_of(law: Any, items: Any, *, ids: bool = False) -> list[Any]:
+def names_of(law: Catalogued, items: Sequence[int] | IntArray, *, ids: bool = False) -> list[Item]:
     """Return items of a law as labels, or as ids if these are wanted or there are no labels."""
-    numbers: list[int] = np.asarray(items, np.int64).tolist()
-    return numbers if ids or law.labels is None else [law.labels[i] for i in numbers]
+    numbers: list[Item] = np.asarray(items, np.int64).tolist()
+    labels = None if ids else law.labels
+    return numbers if labels is None else [labels[i] for i in items]
 
 
 class Record(Shown):

@@ -23,7 +23,7 @@ complements if K_ab and K_ba have opposite signs, which only a nonsymmetric kern
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -53,7 +53,7 @@ CHUNK_PAIRS = 2_000_000
 """Number of pairs in memory at a time."""
 
 
-def related(model: Any, item: Item, *, n: int = 10, popular: int | None = None, ids: bool = False) -> Related:
+def related(model: object, item: Item, *, n: int = 10, popular: int | None = None, ids: bool = False) -> Related:
     """Return up to ``n`` complements and substitutes of an item, of the ``popular`` most popular items if given.
 
     O(n_items · r), times C for a mixture of C components.
@@ -79,7 +79,7 @@ def related(model: Any, item: Item, *, n: int = 10, popular: int | None = None, 
     )
 
 
-def pairs(model: Any, *, n: int = 10, popular: int = MOST_POPULAR, ids: bool = False) -> Pairs:
+def pairs(model: object, *, n: int = 10, popular: int = MOST_POPULAR, ids: bool = False) -> Pairs:
     """Return up to ``n`` pairs of complements and of substitutes among the m = ``popular`` most popular items.
 
     O(m² r), times C for a mixture of C components.

@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ndpp._types import BoolArray, FloatArray
+from ndpp._validation import Catalogued
 from ndpp.answers.records import names_of
 from ndpp.baskets.files import name_of
 from ndpp.baskets.frames import PathOrFile
@@ -57,12 +58,12 @@ class ItemTable:
     [<Limit 'bakery': at least 1 and at most 2 of 2 items>]
     """
 
-    law: Any
+    law: Catalogued
     columns: dict[str, list[str | None]]
     name: str = "the table"
 
     @classmethod
-    def read(cls, source: PathOrFile, law: Any, *, ids: bool = False, encoding: str | None = None) -> ItemTable:
+    def read(cls, source: PathOrFile, law: Catalogued, *, ids: bool = False, encoding: str | None = None) -> ItemTable:
         """Read a CSV, TSV or Parquet table whose column ``item`` names items by their labels, with ``ids`` by their ids."""
         labels = None if ids else law.labels
         return cls(law, read_columns(source, law.n_items, labels, encoding=encoding), name_of(source))

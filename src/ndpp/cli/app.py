@@ -40,25 +40,15 @@ def installed() -> Iterator[Callable[..., None]]:
 
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Models": (
-        fit.fit,
-        update.update,
-        info.info,
-        recommend.related,
-        report.report,
-        evaluate.evaluate,
-        evaluate.diagnose,
-        items.items,
+        fit.fit, update.update, info.info, recommend.related, report.report, evaluate.evaluate, evaluate.diagnose, items.items,
         serve.prepare,
     ),
     "Customers": (
-        customers.customers_fit,
-        customers.customers_update,
-        customers.customers_forget,
-        customers.customers_info,
+        customers.customers_fit, customers.customers_update, customers.customers_forget, customers.customers_info,
     ),
     "Baskets": (draw.sample, draw.complete, recommend.recommend, recommend.map_, serve.serve),
     "Experiments": tuple(installed()),
-}
+}  # fmt: skip
 COMMANDS = {
     panel: {command.__name__.removesuffix("_").replace("_", " "): command for command in commands}
     for panel, commands in PANELS.items()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
+from typer.models import OptionInfo
 
 from ndpp._types import Items
 from ndpp.baskets import Baskets
@@ -33,7 +34,7 @@ WalkStart = Annotated[Literal["uniform", "greedy"], typer.Option(help="Where a w
 FIRST = "Number of the first basket; basket i depends only on the seed and i."
 
 
-def sampler_option(help: str, specs: dict[str, SamplerSpec]) -> Any:
+def sampler_option(help: str, specs: dict[str, SamplerSpec]) -> OptionInfo:
     """Declare an option that takes the name of one of these samplers, with shell completion."""
 
     def complete(incomplete: str) -> list[tuple[str, str]]:
@@ -43,7 +44,9 @@ def sampler_option(help: str, specs: dict[str, SamplerSpec]) -> Any:
         files.require(name in specs, f"{name!r} is not one of {', '.join(specs)}")
         return name
 
-    return typer.Option(metavar="NAME", help=f"{help}: {', '.join(specs)}.", autocompletion=complete, callback=check)
+    help = f"{help}: {', '.join(specs)}."
+    found: OptionInfo = typer.Option(metavar="NAME", help=help, autocompletion=complete, callback=check)
+    return found
 
 
 def prepare(

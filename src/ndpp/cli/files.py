@@ -42,6 +42,12 @@ OTHER_FORMATS = (
 LEAVE_OUT = "Leave such items out with {unknown:'skip'}"
 
 
+class HeldInput(io.BytesIO):
+    """What standard input holds."""
+
+    name = "standard input"
+
+
 class Source(NamedTuple):
     """A file of baskets, or "-" for standard input, and how to read it."""
 
@@ -55,13 +61,9 @@ class Source(NamedTuple):
         return "standard input" if self.path == "-" else self.path
 
     @property
-    def target(self) -> Any:
+    def target(self) -> str | HeldInput:
         """The path, or what standard input holds."""
-        if self.path != "-":
-            return self.path
-        held: Any = io.BytesIO(sys.stdin.buffer.read())
-        held.name = self.name
-        return held
+        return HeldInput(sys.stdin.buffer.read()) if self.path == "-" else self.path
 
     def sibling(self, path: str) -> Source:
         """Return another file, to be read in the same way.

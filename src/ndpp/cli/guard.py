@@ -23,6 +23,7 @@ from typer.models import OptionInfo
 
 from ndpp._atomic import WINDOWS
 from ndpp._show import printable
+from ndpp.answers.conditions import CONDITIONS
 from ndpp.errors import Names, NDPPError
 
 P = ParamSpec("P")
@@ -33,14 +34,8 @@ ARGUMENTS: ContextVar[Sequence[str]] = ContextVar("arguments", default=())
 FAILED = 1
 PAUSE = 0.1
 """Seconds after which an interrupt that was lost is raised again."""
-ALIASES = {
-    "format": "from",
-    "candidates": "only",
-    "n_samples": "number",
-    "n_jobs": "jobs",
-    "n_missions": "missions",
-    "limits": "limit",
-}
+ALIASES = {"format": "from", "n_samples": "number", "n_jobs": "jobs", "n_missions": "missions"}
+ALIASES |= {one.name: one.option for one in CONDITIONS}
 """Names of options that differ from the argument they set."""
 SWITCHES = {("as_labels", "True"): "--labels", ("as_labels", "False"): "--ids"}
 SWITCHES |= {(name, "True"): f"--{name}" for name in ("resume", "force")}
@@ -113,7 +108,7 @@ class Signals:
         Signals.number = number
         raise Pressed(number, self.lost)
 
-    def _ignored(self, what: Any) -> None:
+    def _ignored(self, what: sys.UnraisableHookArgs) -> None:
         if not isinstance(what.exc_value, Pressed):
             self.hook(what)
 
@@ -171,7 +166,7 @@ def install() -> None:
     warnings.simplefilter("default", UserWarning)
 
 
-def _show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+def _show(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
     """Show a warning as one line. Deprecations are for those who write programs; some libraries show them to everyone."""
     if not issubclass(category, DeprecationWarning):
         with contextlib.suppress(OSError):  # a reader that left does not end the work

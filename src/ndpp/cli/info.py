@@ -112,7 +112,7 @@ def _model(path: Path, top: int, *, sizes: bool) -> Report:
     return Report({**data, "training": header.metadata}, table, notes=notes)
 
 
-def _entries(value: Any) -> list[dict[str, Any]]:
+def _entries(value: object) -> list[dict[str, Any]]:
     """Return the objects of a list that may be anything."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 

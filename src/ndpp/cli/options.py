@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from ndpp.errors import NDPPError
 from ndpp.laws.files import load_header
@@ -75,9 +76,10 @@ def _labels(ctx: typer.Context, incomplete: str) -> list[str]:
     return []
 
 
-def _items(help: str, *names: str) -> Any:
+def _items(help: str, *names: str) -> OptionInfo:
     help += " Labels or ids, separated by commas; may be repeated."
-    return typer.Option(*names, metavar="ITEMS", help=help, autocompletion=_labels, show_default=False)
+    found: OptionInfo = typer.Option(*names, metavar="ITEMS", help=help, autocompletion=_labels, show_default=False)
+    return found
 
 
 def _jobs(jobs: int) -> int:

@@ -91,7 +91,7 @@ def _print(report: Report, console: Console) -> None:
         console.print(Text(printable(note)), soft_wrap=not console.is_terminal)
 
 
-def cell(value: Any) -> str:
+def cell(value: object) -> str:
     """Return a value as text: numbers with four digits.
 
     Examples

@@ -71,7 +71,11 @@ def report(
         about = contents(law, observed=observed)
     head = {"name": printable(model.name), "version": load_header(model).ndpp_version, "crc32": fingerprint(model)}
     head |= {"test": printable(test or ""), "written_by": ndpp.__version__}
-    write_text(output, _template().render(about, **head, evaluation=evaluation))
+    with needing("jinja2", "cli", "`ndpp report`"):
+        import jinja2
+    loader = jinja2.PackageLoader("ndpp.cli", "page")
+    pages = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    write_text(output, pages.get_template("report.html").render(about, **head, evaluation=evaluation))
     say(f"{str(output)!r} describes {str(model)!r}")
 
 
@@ -138,12 +142,3 @@ def _map(own: answers.Prepared, pairs: Pairs) -> str | None:
         drawn.savefig(file, format="svg", transparent=True, metadata={"Date": None})
     svg = "\n".join(map(printable, file.getvalue().split("\n")))
     return re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
-
-
-def _template() -> Any:
-    with needing("jinja2", "cli", "`ndpp report`"):
-        import jinja2
-    folder = jinja2.PackageLoader("ndpp.cli", "page")
-    return jinja2.Environment(loader=folder, autoescape=True, trim_blocks=True, lstrip_blocks=True).get_template(
-        "report.html"
-    )

@@ -11,7 +11,7 @@ from functools import partial
 from importlib.resources import files
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import numpy as np
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
@@ -203,6 +203,8 @@ async def recommend(request: Request, question: s.RecommendAsk) -> Response:
 def _asked(model: Served, question: s.AnyAsk) -> dict[str, Any]:
     """Return what is asked, as :mod:`ndpp.answers` takes it: all factors in one boost, and categories as one limit."""
     asked = dict(vars(question))
+    if isinstance(question, s.ProbabilityAsk):
+        del asked["ids"]  # which all requests may ask for: there is no item in the answer
     if "boost" in asked:
         asked["boost"] = {**asked["boost"], **dict.fromkeys(asked.pop("out_of_stock"), 0.0)}
     if "category_of" in asked:
@@ -246,18 +248,13 @@ def _check_drawn(request: Request, question: s.AnyDrawAsk) -> None:
 @api.post("/probability", response_model=records.Likelihood, summary="How likely is a basket")
 async def probability(request: Request, question: s.ProbabilityAsk) -> Response:
     """The probability of a basket, of its size, and how it compares with independent items."""
-    return await ask(request, lambda model: _probability(model, **_asked(model, question)))
-
-
-def _probability(model: Served, *, ids: bool, **asked: Any) -> Record:
-    """Answer; ``ids``, which all requests may ask for, has no effect."""
-    return answers.probability(model, **asked)
+    return await ask(request, lambda model: answers.probability(model, **_asked(model, question)))
 
 
 QUESTIONS: dict[str, tuple[type[s.AnyAsk], Callable[..., Record]]] = {
     "recommend": (s.RecommendAsk, answers.recommend),
     "complete": (s.CompleteAsk, answers.complete),
-    "probability": (s.ProbabilityAsk, _probability),
+    "probability": (s.ProbabilityAsk, answers.probability),
 }
 """What a batch may ask for each basket: the single request, and what answers it."""
 
@@ -286,8 +283,7 @@ def _shared(model: Served, batch: s.BatchAsk) -> tuple[dict[str, Any], tuple[s.I
     kind, answer = QUESTIONS[batch.task]
     own = {name: value for name, value in vars(batch).items() if name in kind.model_fields}
     asked = _asked(model, kind.model_construct(**own))
-    said: Any = {name: asked[name] for name in Said.__annotations__ if name in asked}
-    heard = Heard.of(model, (), **said)
+    heard = Heard.of(model, (), **cast(Said, {name: asked[name] for name in Said.__annotations__ if name in asked}))
     heard.in_situation()
     if asked.get("per_category") is not None or (batch.task == "recommend" and batch.limits):
         answer(model, **asked)

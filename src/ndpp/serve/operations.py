@@ -47,7 +47,7 @@ CONFIG: dict[str, Any] = {
 """The logging of a server process."""
 
 
-def event(name: str, *, level: int = logging.INFO, error: BaseException | None = None, **fields: Any) -> None:
+def event(name: str, *, level: int = logging.INFO, error: BaseException | None = None, **fields: object) -> None:
     """Log an event."""
     LOG.log(level, name, extra={"fields": fields}, exc_info=error)
 

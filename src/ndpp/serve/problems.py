@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ndpp.answers.conditions import CONDITIONS
 from ndpp.errors import (
     BudgetExceededError,
     ImpossibleLimitError,
@@ -68,7 +69,7 @@ FIELDS = ("label", "suggestions", "item", "n_items", "limits")
 class ApiNames(Names):
     """Arguments as the fields of a request, or as options of the server."""
 
-    fields = {"given": "basket", "items": "basket", "n_samples": "n"}  # noqa: RUF012
+    fields = {"items": "basket", "n_samples": "n"} | {one.name: one.fields[0] for one in CONDITIONS}
     options = {name: f"`ndpp serve --{name} FILE`" for name in ("table", "customers")}  # noqa: RUF012
 
     def argument(self, argument: str) -> str:
@@ -80,7 +81,7 @@ class ApiNames(Names):
         return self.options.get(argument) or f'"{self.argument(argument)}": {value or "…"}'
 
 
-def document(status: int, kind: str, title: str, detail: str, **fields: Any) -> dict[str, Any]:
+def document(status: int, kind: str, title: str, detail: str, **fields: object) -> dict[str, Any]:
     """Return a problem document."""
     return {"type": f"urn:ndpp:problem:{kind}", "title": title, "status": status, "detail": detail, **fields}
 
@@ -120,21 +121,17 @@ def invalid(errors: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return document(*kind, detail, errors=shown)
 
 
-def unreadable(media_type: str | None) -> dict[str, Any]:
-    """Return the document of a request whose body is not said to be JSON."""
-    came = "no content type" if media_type is None else f"content-type: {media_type}"
-    return of_status(
-        415, f"the body must be JSON, and the header must say so: content-type: application/json; got {came}"
-    )
-
-
 async def answer(request: Request, error: Exception) -> Response:
     """Answer a request that ended in an error."""
     if isinstance(error, RequestValidationError):
         media_type = request.headers.get("content-type")
         is_json = (media_type or "").partition(";")[0].strip().lower().endswith(("/json", "+json"))
         of_body = any(one["loc"][0] == "body" for one in error.errors())
-        return reply(unreadable(media_type) if of_body and not is_json else invalid(error.errors()))
+        if is_json or not of_body:
+            return reply(invalid(error.errors()))
+        came = "no content type" if media_type is None else f"content-type: {media_type}"
+        wanted = "the body must be JSON, and the header must say so: content-type: application/json"
+        return reply(of_status(415, f"{wanted}; got {came}"))
     if isinstance(error, HTTPException):
         return reply(of_status(error.status_code, str(error.detail)), error.headers)
     return reply(of(error) or of_status(500, "something went wrong inside the server; its log says what"))

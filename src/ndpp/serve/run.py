@@ -48,7 +48,7 @@ class PatientProtocol(HttpToolsProtocol):
     of each answer waits some 40 ms for the client to acknowledge the headers.
     """
 
-    _seen: Any = None
+    _seen: object = None
     _head, _lines, _parts = 0, 0, 0
     _refused = False
 
@@ -145,19 +145,10 @@ class Settings(NamedTuple):
         sys.setswitchinterval(SWITCH_SECONDS)
         token = None if self.token_file is None else read_token(Path(self.token_file))
         threads = max(1, joblib.cpu_count() // self.workers)
-        limits = Limits(self.seconds, threads)
         return create_app(
-            self.path,
-            category_of=self.category_of,
-            table=self.table,
-            boost=self.boost,
-            customers=self.customers,
-            token=token,
-            host=self.host,
-            limits=limits,
-            at_end=_end_soon,
-            refused=refused,
-        )
+            self.path, category_of=self.category_of, table=self.table, boost=self.boost, customers=self.customers,
+            token=token, host=self.host, limits=Limits(self.seconds, threads), at_end=_end_soon, refused=refused,
+        )  # fmt: skip
 
 
 def _end_soon() -> None:
