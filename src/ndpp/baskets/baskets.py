@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ndpp._show import SHOWN_ROWS, html_table, to_frame
-from ndpp._types import AnyArray, FloatArray, IntArray, RngLike
+from ndpp._types import AnyArray, FloatArray, IntArray, RngLike, WordArray
 from ndpp._validation import check_count, frozen
 from ndpp.baskets import files, frames
 from ndpp.baskets.frames import PathOrFile
 from ndpp.baskets.labels import Rules, check_basket_ids, check_ids, check_labels, check_n_items, many
-from ndpp.baskets.lines import COMPLETION, Columns, Long
+from ndpp.baskets.lines import COMPLETION, Column, Columns, Fields, Long
 from ndpp.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Baskets:
             raise InvalidInputError("indices must increase within each basket; `Baskets.from_lists` sorts them")
         self._set(indptr, indices, n_items, labels, check_basket_ids(self.basket_ids, len(indptr) - 1))
 
-    def _set(self, *values: Any) -> None:
+    def _set(self, *values: object) -> None:
         for name, value in zip(("indptr", "indices", "n_items", "labels", "basket_ids"), values):
             object.__setattr__(self, name, value)
 
@@ -116,7 +116,7 @@ class Baskets:
         rows = [_members(members) for members in sets]
         sizes = np.fromiter(map(len, rows), np.int64, len(rows))
         if rows and all(isinstance(row, np.ndarray) for row in rows):
-            values: Any = np.concatenate([row for row in rows if len(row)] or [np.empty(0, np.int64)])
+            values: Column = np.concatenate([row for row in rows if len(row)] or [np.empty(0, np.int64)])
         else:
             values = list(chain.from_iterable(rows))
         long = Long(np.repeat(np.arange(len(rows)), sizes), len(rows), values, _listed(basket_ids))
@@ -124,7 +124,7 @@ class Baskets:
 
     @classmethod
     def from_csr(
-        cls, matrix: Any, *, labels: Sequence[str] | None = None, basket_ids: Iterable[Any] | None = None
+        cls, matrix: object, *, labels: Sequence[str] | None = None, basket_ids: Iterable[Any] | None = None
     ) -> Baskets:
         """Return the baskets of a scipy sparse matrix of zeros and ones: basket i holds item j if entry [i, j] is 1."""
         from scipy import sparse
@@ -144,7 +144,7 @@ class Baskets:
     @classmethod
     def from_frame(
         cls,
-        frame: Any,
+        frame: object,
         *,
         basket: str,
         item: str,
@@ -174,7 +174,7 @@ class Baskets:
         return cls._trusted(*long.arrays(rules))
 
     @classmethod
-    def from_onehot(cls, frame: Any, *, basket: str | None = None) -> Baskets:
+    def from_onehot(cls, frame: object, *, basket: str | None = None) -> Baskets:
         """Return the baskets of a table with a row per basket and a column of 0/1 or true/false per item; columns are labels.
 
         ``basket`` names the column of the basket ids, if there is one.
@@ -318,15 +318,23 @@ class Baskets:
         names = check_labels(labels, self.n_items)
         return self._rearranged(self.indptr, self.indices, self.n_items, names, self.basket_ids)
 
-    def _rearranged(self, *fields: Any) -> Self:
+    def _rearranged(self, *fields: *Fields) -> Self:
         """Return the same baskets with other fields; what is known about each basket stays."""
         return self._trusted(*fields)
 
     @classmethod
-    def _trusted(cls, indptr: IntArray, indices: IntArray, *others: Any) -> Self:
+    def _trusted(
+        cls,
+        indptr: IntArray,
+        indices: IntArray,
+        n_items: int,
+        labels: tuple[str, ...] | None = None,
+        basket_ids: tuple[int | str, ...] | None = None,
+    ) -> Self:
         """Return baskets of new arrays and other fields that are known to be valid."""
         made = object.__new__(cls)
-        made._set(_integers(indptr, "indptr", copy=False), _integers(indices, "indices", copy=False), *others)
+        arrays = _integers(indptr, "indptr", copy=False), _integers(indices, "indices", copy=False)
+        made._set(*arrays, n_items, labels, basket_ids)
         return made
 
     def __len__(self) -> int:
@@ -343,7 +351,7 @@ class Baskets:
         return None
 
     @property
-    def context(self) -> Mapping[str, AnyArray]:
+    def context(self) -> Mapping[str, WordArray]:
         """Columns of context, with a word for each basket; :class:`~ndpp.baskets.orders.Orders` may have some."""
         return {}
 
@@ -477,7 +485,7 @@ def _listed(ids: Iterable[object] | None) -> list[object] | None:
     return None if ids is None else list(ids)
 
 
-def _members(members: object) -> Any:
+def _members(members: object) -> Column:
     if isinstance(members, (str, bytes, Mapping)) or not isinstance(members, Iterable):
         raise InvalidInputError(f"each basket must be a list, set or array of item ids or labels; got {members!r}")
-    return members if hasattr(members, "__len__") else list(members)
+    return members if isinstance(members, (Sequence, np.ndarray)) else list(members)

@@ -31,7 +31,7 @@ def _values(column: Any, name: str) -> list[Any]:
     return values
 
 
-def from_onehot(frame: Any, basket: str | None) -> tuple[Long, list[str]]:
+def from_onehot(frame: object, basket: str | None) -> tuple[Long, list[str]]:
     """Return the long form of a data frame with a column per item and perhaps one of basket ids, and the items' names."""
     table = _narwhals(frame)
     if basket is not None and basket not in table.columns:
@@ -51,7 +51,7 @@ def from_onehot(frame: Any, basket: str | None) -> tuple[Long, list[str]]:
 
 
 def frame_table(
-    frame: Any, needed: Sequence[str], also: Sequence[str] | None = None, *, name: str = "the data frame", advice: str = NAME_COLUMNS
+    frame: object, needed: Sequence[str], also: Sequence[str] | None = None, *, name: str = "the data frame", advice: str = NAME_COLUMNS
 ) -> ColumnTable:  # fmt: skip
     """Return the ``needed`` columns of a data frame, which must hold single values, and those of others, ``also`` or all, that do.
 
@@ -112,7 +112,7 @@ def write_parquet(
         pyarrow.parquet.write_table(table, where)
 
 
-def _narwhals(frame: Any) -> Any:
+def _narwhals(frame: object) -> Any:
     import narwhals as nw
 
     try:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ndpp._types import AnyArray, IntArray
+from ndpp._types import AnyArray, IntArray, WordArray
 from ndpp._validation import check_choice, check_count
 from ndpp.errors import DataWarning, InvalidInputError, UnknownItemError, UnknownLabelError
 
@@ -67,7 +67,7 @@ class Rules(NamedTuple):
         clean = {value: absent.get(word, word) for value, word in words.items()}
         return [clean[value] if isinstance(value, str) else None if value != value else value for value in values]
 
-    def items(self, values: Sequence[Any]) -> Any:
+    def items(self, values: Sequence[Any]) -> Sequence[Any]:
         """Return integers if the values are ids, else strings."""
         distinct = set(values)
         wrong = next((value for value in distinct if not is_integer(value)), None)
@@ -151,7 +151,9 @@ def check_ids(ids: IntArray, n_items: int) -> None:
         raise _not_an_id(high)
 
 
-def encode(values: Any, labels: tuple[str, ...] | None, *, unknown: str) -> tuple[IntArray, tuple[str, ...] | None]:
+def encode(
+    values: Sequence[Any] | AnyArray, labels: tuple[str, ...] | None, *, unknown: str
+) -> tuple[IntArray, tuple[str, ...] | None]:
     """Return the ids of ``values`` and the labels: the given ones or, if values are strings, all that occur, sorted.
 
     If ``unknown`` is "skip", the id of an unknown label is −1.
@@ -214,6 +216,6 @@ def word_of(value: object) -> str:
     return "" if word in MISSING else word
 
 
-def words_of(values: Iterable[object]) -> AnyArray:
+def words_of(values: Iterable[object]) -> WordArray:
     """Return the values of context of many baskets as words."""
     return np.array([word_of(value) for value in values], dtype=str)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ndpp._types import AnyArray, IntArray
+from ndpp._types import AnyArray, IntArray, TimeArray, WordArray
 from ndpp.baskets.labels import MISSING, Rules, check_basket_ids, check_ids, check_n_items, encode, many, word_of
 from ndpp.errors import DataWarning, InvalidInputError
 
@@ -21,6 +21,8 @@ COMPLETION = "completion"
 """The column that tells several completions of one basket apart."""
 Column: TypeAlias = Sequence[Any] | AnyArray
 """The values of a column, None where they are missing; times are an array of datetime64."""
+Fields: TypeAlias = tuple[IntArray, IntArray, int, tuple[str, ...] | None, tuple[int | str, ...] | None]
+"""Those of :class:`ndpp.Baskets`: starts, items, how many items there are, their labels, and ids of baskets."""
 
 
 class BadLineError(InvalidInputError):
@@ -143,9 +145,7 @@ class Long(NamedTuple):
         there = [value for value in values if value is not None] if gone.any() else values
         return self._replace(baskets=rows[~gone], values=rules.items(there))
 
-    def arrays(
-        self, rules: Rules
-    ) -> tuple[IntArray, IntArray, int, tuple[str, ...] | None, tuple[int | str, ...] | None]:
+    def arrays(self, rules: Rules) -> Fields:
         """Return the fields of :class:`ndpp.Baskets`; rows may be in any order and repeat an item."""
         ids, names = encode(self.values, rules.labels, unknown=rules.unknown)
         n_items, rows = rules.n_items, self.baskets
@@ -179,7 +179,7 @@ class OrderLines(NamedTuple):
     skipped: int
     """How many rows name no basket."""
 
-    def one_each(self, column: str) -> AnyArray:
+    def one_each(self, column: str) -> WordArray:
         """Return the word of a column for each basket; all of its rows must have the same one."""
         words = {value: word_of(value) for value in set(self.table.columns[column])}
         found = np.array([words[value] for value in self.table.columns[column]], str)
@@ -193,7 +193,7 @@ class OrderLines(NamedTuple):
             )
         return found[first]
 
-    def times(self, column: str, time_format: str | None) -> AnyArray:
+    def times(self, column: str, time_format: str | None) -> TimeArray:
         """Return the earliest time of each basket, in seconds; its others must be within a day."""
         values = self.table.columns[column]
         if not isinstance(values, np.ndarray):
@@ -253,12 +253,12 @@ SEASONS = np.array(["winter", "spring", "summer", "autumn"])
 DAY = np.timedelta64(1, "D")
 
 
-def _since(times: AnyArray, unit: str, modulus: int, first: int = 0) -> IntArray:
+def _since(times: TimeArray, unit: str, modulus: int, first: int = 0) -> IntArray:
     """Return the number of days, months or hours since the beginning of 1970, plus ``first``, modulo some number."""
     return np.asarray((times.astype(f"datetime64[{unit}]").astype(np.int64) + first) % modulus)
 
 
-CALENDAR: dict[str, Callable[[AnyArray], AnyArray]] = {
+CALENDAR: dict[str, Callable[[TimeArray], WordArray]] = {
     "weekday": lambda times: WEEKDAYS[_since(times, "D", 7, 3)],  # 1 January 1970 was a Thursday
     "month": lambda times: MONTHS[_since(times, "M", 12)],
     "season": lambda times: SEASONS[_since(times, "M", 12, 1) // 3],

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple, Self, TypedDict, Unpack, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._types import AnyArray, FloatArray, IntArray, TimeArray, WordArray
 from ndpp._validation import by_name, check_choice, frozen
 from ndpp.baskets import files
 from ndpp.baskets.baskets import Baskets
 from ndpp.baskets.files import format_of, read_table
 from ndpp.baskets.frames import frame_table
 from ndpp.baskets.labels import Rules, check_labels, many, words_of
-from ndpp.baskets.lines import CALENDAR, COMPLETION, NAME_COLUMNS, Columns, MissingColumnError
+from ndpp.baskets.lines import CALENDAR, COMPLETION, NAME_COLUMNS, Columns, Fields, MissingColumnError
 from ndpp.errors import InvalidInputError
 
 COLUMNS = "Name the columns with {basket}, {item}, {customer} and {time}"
@@ -35,18 +35,19 @@ class FileReading(TypedDict, total=False):
 class OrderColumns(NamedTuple):
     """What is known about each of some baskets; None, or no column of context, where nothing is."""
 
-    customers: AnyArray | None = None
-    times: AnyArray | None = None
+    customers: WordArray | None = None
+    times: TimeArray | None = None
     weights: FloatArray | None = None
-    context: Mapping[str, AnyArray] = {}
+    context: Mapping[str, WordArray] = {}
 
     def take(self, key: slice | AnyArray | Sequence[int]) -> OrderColumns:
         """Return what is known about some of the baskets."""
-        customers, times, weights = (
-            None if values is None else frozen(values[key]) for values in (self.customers, self.times, self.weights)
+        return OrderColumns(
+            None if self.customers is None else frozen(self.customers[key]),
+            None if self.times is None else frozen(self.times[key]),
+            None if self.weights is None else frozen(self.weights[key]),
+            {name: frozen(words[key]) for name, words in self.context.items()},
         )
-        context = {name: frozen(words[key]) for name, words in self.context.items()}
-        return OrderColumns(customers, times, weights, context)
 
 
 class Orders(Baskets):
@@ -118,17 +119,17 @@ class Orders(Baskets):
         return Baskets._trusted(self.indptr, self.indices, self.n_items, self.labels, self.basket_ids)
 
     @property
-    def customers(self) -> AnyArray | None:
+    def customers(self) -> WordArray | None:
         """The customer of each basket."""
         return self._columns.customers
 
     @property
-    def times(self) -> AnyArray | None:
+    def times(self) -> TimeArray | None:
         """The time of each basket."""
         return self._columns.times
 
     @property
-    def context(self) -> Mapping[str, AnyArray]:
+    def context(self) -> Mapping[str, WordArray]:
         """Columns of context, with a word for each basket."""
         return self._columns.context
 
@@ -245,7 +246,7 @@ class Orders(Baskets):
         }
         return _with_columns(self, self._columns._replace(context=words))
 
-    def _rearranged(self, *fields: Any) -> Self:
+    def _rearranged(self, *fields: *Fields) -> Self:
         return self._trusted(*fields)._knowing(self._columns)
 
     def _knowing(self, columns: OrderColumns) -> Self:

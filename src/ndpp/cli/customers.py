@@ -177,11 +177,6 @@ def _report(path: Path, found: Customers) -> Report:
     data = {"file": os.fspath(path), "customers": len(found), **found.habits._asdict(), "report": dict(found.report)}
     header = ("file", "customers", "decay", "strength", "prior")
     unit = "week" if found.habits.by_time else "basket"
-    row = (
-        os.fspath(path),
-        len(found),
-        f"{found.habits.decay:.3f} per {unit}",
-        found.habits.strength,
-        found.habits.prior,
-    )
+    decay = f"{found.habits.decay:.3f} per {unit}"
+    row = (os.fspath(path), len(found), decay, found.habits.strength, found.habits.prior)
     return Report(data, Table(header, [row]))

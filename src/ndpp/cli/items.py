@@ -11,9 +11,9 @@ import typer
 
 from ndpp._show import Table
 from ndpp.baskets.files import read_table
-from ndpp.baskets.labels import MISSING, many
+from ndpp.baskets.labels import many, word_of
 from ndpp.cli import options as o
-from ndpp.cli.files import Source, check_output, load_model, require
+from ndpp.cli.files import Law, Source, check_output, load_model, require
 from ndpp.cli.guard import say
 from ndpp.cli.lists import Lists
 from ndpp.cli.output import Report, emit, working
@@ -58,7 +58,7 @@ def items(
     require(any((add, remove, rename)), "--add, --remove and --rename say what to change; none is given")
     assert output is not None
     check_output(output, ".safetensors", inputs=(model, add, remove, rename))
-    law: Any = load_model(model)
+    law = load_model(model)
     about = load_metadata(model)
     if rename is not None:
         names = _names(rename, encoding)
@@ -96,9 +96,7 @@ def _rows(
     n_rows = len(table.columns[needed[0]])
     columns = [table.columns.get(name, [None] * n_rows) for name in (*needed, *also)]
     for i, values in enumerate(zip(*columns)):
-        where = f"{path}, row {i + 1}" if table.lines is None else f"{path}, line {table.lines[i]}"
-        words = ["" if value is None else str(value).strip() for value in values]
-        yield where, ["" if word in MISSING else word for word in words]
+        yield table.place(i), list(map(word_of, values))
 
 
 def _names(path: str, encoding: str | None) -> dict[str, str]:
@@ -119,7 +117,7 @@ def _renamed(about: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     return about | {"memory": memory} if memory else about
 
 
-def _new(path: str, law: Any, encoding: str | None) -> tuple[dict[str, Any], dict[str, float]]:
+def _new(path: str, law: Law, encoding: str | None) -> tuple[dict[str, Any], dict[str, float]]:
     """Return what new items are like, by name where the table does not say, and their shares where it does."""
     like: dict[str, dict[str, float]] = {}
     popularity: dict[str, float] = {}

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 
-from ndpp._types import AnyArray, Items, RngLike
+from ndpp._types import Items, RngLike
 from ndpp._validation import check_items
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import many, places
@@ -24,7 +24,7 @@ from ndpp.customers.cases import MAX_CHANCES
 from ndpp.customers.fitting import MIN_CUSTOMERS, fit_habits, halves
 from ndpp.customers.habits import Habits
 from ndpp.customers.people import Customer, People, Time, at_time, best_sparse, posterior, read_time
-from ndpp.customers.store import NEVER, WEEK, CustomerCounts, Layers, Trips, encoded
+from ndpp.customers.store import NEVER, WEEK, CustomerCounts, IdArray, Layers, Trips, encoded
 from ndpp.errors import DataWarning, InvalidInputError
 from ndpp.inference.ranking import DAMPING, OrderOptions, Rule
 from ndpp.inference.recommendation import Recommendation, Recommendations
@@ -427,7 +427,7 @@ class Customers:
         missions = partial(posterior, self.plain) if habits.mission_prior else None
         return stores.added(state, trips, habits.decay, habits.by_time, habits.counted(trips.baskets.sizes), missions)
 
-    def _state(self, ids: AnyArray) -> CustomerCounts:
+    def _state(self, ids: IdArray) -> CustomerCounts:
         """Return what is known of customers, in memory; nothing of unknown ones. Items that the law does not know are left out."""
         found = self.layers.rows(self.layers.find(ids))
         if (found.items < 0).any():

@@ -141,7 +141,7 @@ class Trial:
             self.found[key] = self.cases.chances(self._everybody if prior is None else self._by_missions(habits, prior))
         return self.found[key]
 
-    def _everybody(self, part: slice) -> AnyArray:
+    def _everybody(self, part: slice) -> FloatArray:
         """Return the chances of all items in some cases, the same in each."""
         return np.tile(self.law.popularity, (part.stop - part.start, 1))
 

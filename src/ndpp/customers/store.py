@@ -13,19 +13,22 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from scipy import sparse
 
 from ndpp._atomic import one_writer, replacing
-from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray
+from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, TimeArray, WordArray
 from ndpp.baskets import Baskets
 from ndpp.baskets.orders import Orders
 from ndpp.errors import InvalidInputError, ModelFileError
 from ndpp.laws.header import read_raw
 
+IdArray: TypeAlias = NDArray[np.bytes_]
+SingleArray: TypeAlias = NDArray[np.float32]
 FORMAT = "ndpp-customers"
 VERSION = 1
 MAX_ID_BYTES = 256
@@ -41,7 +44,7 @@ MARK_BITS = 4
 CODES = {"U8": np.uint8, "I32": np.int32, "F32": np.float32, "I64": np.int64, "U64": np.uint64, "F64": np.float64}
 
 
-def encoded(ids: Sequence[object] | AnyArray) -> AnyArray:
+def encoded(ids: Sequence[object] | WordArray) -> IdArray:
     """Return customers' ids as bytes; raise for those that a file cannot hold."""
     words = [str(word).encode() for word in np.asarray(ids, object).ravel().tolist()]
     wrong = next((word for word in words if not 0 < len(word) <= MAX_ID_BYTES or word.endswith(b"\0")), None)
@@ -55,10 +58,10 @@ class Trips(NamedTuple):
 
     who: IntArray
     baskets: Baskets
-    times: AnyArray | None
+    times: TimeArray | None
 
     @classmethod
-    def of(cls, orders: Orders) -> tuple[AnyArray, Trips]:
+    def of(cls, orders: Orders) -> tuple[IdArray, Trips]:
         """Return the ids of the customers, ascending, and their orders."""
         ids, who = np.unique(encoded([] if orders.customers is None else orders.customers), return_inverse=True)
         order = np.argsort(who, kind="stable") if orders.times is None else np.lexsort((orders.times, who))
@@ -80,17 +83,17 @@ class CustomerCounts(NamedTuple):
     components, if they are kept. A customer without mass is forgotten.
     """
 
-    ids: AnyArray
-    indptr: AnyArray
+    ids: IdArray
+    indptr: IntArray
     items: AnyArray
-    counts: AnyArray
-    mass: AnyArray
-    last: AnyArray
-    seen: AnyArray
-    missions: AnyArray
+    counts: SingleArray
+    mass: SingleArray
+    last: IntArray
+    seen: NDArray[np.uint64]
+    missions: SingleArray
 
     @classmethod
-    def blank(cls, ids: AnyArray, n_missions: int = 0) -> CustomerCounts:
+    def blank(cls, ids: IdArray, n_missions: int = 0) -> CustomerCounts:
         """Return customers who have not bought anything."""
         n = len(ids)
         return cls(
@@ -98,7 +101,7 @@ class CustomerCounts(NamedTuple):
             np.full(n, NEVER), np.zeros(n, np.uint64), np.zeros((n, n_missions), np.float32),
         )  # fmt: skip
 
-    def find(self, ids: AnyArray) -> IntArray:
+    def find(self, ids: IdArray) -> IntArray:
         """Return the places of customers, −1 for those that are not here. Only the ids that a binary search meets are read."""
         if not len(self.ids) or not len(ids):
             return np.full(len(ids), -1)
@@ -115,12 +118,13 @@ class CustomerCounts(NamedTuple):
         start, sizes = self.indptr[safe], np.where(known, self.indptr[safe + 1] - self.indptr[safe], 0)
         indptr = np.concatenate([[0], np.cumsum(sizes)])
         where = np.arange(indptr[-1]) + np.repeat(start - indptr[:-1], sizes)
-        other = (np.where(known, column[safe], blank) for column, blank in zip(self[4:7], (0, NEVER, 0)))
-        mass, last, seen = (np.asarray(found, column.dtype) for found, column in zip(other, self[4:7]))
-        missions = self.missions[safe] * known[:, None]
         return CustomerCounts(
-            np.asarray(self.ids[safe]), indptr, self.items[where], self.counts[where], mass, last, seen, missions
-        )
+            np.asarray(self.ids[safe]), indptr, self.items[where], self.counts[where],
+            mass=np.where(known, self.mass[safe], np.float32(0)),
+            last=np.where(known, self.last[safe], NEVER),
+            seen=np.where(known, self.seen[safe], np.uint64(0)),
+            missions=self.missions[safe] * known[:, None],
+        )  # fmt: skip
 
     def placed(self, place: IntArray) -> CustomerCounts:
         """Return the store with the item ``place[a]`` instead of a, −1 for items that are no more."""
@@ -141,7 +145,7 @@ class Layers:
     place: IntArray | None = None
     """The item that each item of the base is now, −1 for none."""
 
-    def find(self, ids: AnyArray) -> IntArray:
+    def find(self, ids: IdArray) -> IntArray:
         """Return the places of customers, those of changed ones after all others, −1 for customers that are not here."""
         mine = self.changed.find(ids)
         return np.where(mine >= 0, len(self.base.ids) + mine, self.base.find(ids))
@@ -192,7 +196,7 @@ class Layers:
 
 
 def added(
-    store: CustomerCounts, trips: Trips, decay: float, by_time: bool, counted: AnyArray, posterior: Callable[[Baskets], FloatArray] | None
+    store: CustomerCounts, trips: Trips, decay: float, by_time: bool, counted: FloatArray, posterior: Callable[[Baskets], FloatArray] | None
 ) -> CustomerCounts:  # fmt: skip
     """Return the store after orders of each of its customers, none of which is in it yet.
 
@@ -229,12 +233,12 @@ def added(
     )  # fmt: skip
 
 
-def by_customer(who: IntArray, weights: AnyArray) -> sparse.csr_array:
+def by_customer(who: IntArray, weights: FloatArray) -> sparse.csr_array:
     """Return the matrix that adds up rows of baskets, times their weights, for each of the customers 0, 1, …"""
     return sparse.csr_array((weights, (who, np.arange(len(who)))), shape=(int(who.max(initial=-1)) + 1, len(who)))
 
 
-def marks(baskets: Baskets) -> AnyArray:
+def marks(baskets: Baskets) -> NDArray[np.uint64]:
     """Return the bits of each order in a Bloom filter; none for orders without ids."""
     out = np.zeros(len(baskets), np.uint64)
     for i, word in enumerate(baskets.basket_ids or ()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import wraps
 from pathlib import Path
@@ -95,11 +95,11 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
 
     def fit(
         self,
-        X: Any,
+        X: object,
         y: object = None,
         sample_weight: object = None,
         *,
-        validation: Any = None,
+        validation: object = None,
         validation_weight: object = None,
         context: object = None,
         validation_context: object = None,
@@ -209,12 +209,12 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         self.law_ = law.framed(law.frame._replace(nonempty=trained.objective.nonempty))
         self.history_, self.n_iter_, self.validation_score_ = trained.history, len(trained.history), trained.best_value
 
-    def score_samples(self, X: Any) -> FloatArray:
+    def score_samples(self, X: object) -> FloatArray:
         """Return the log-probability of each basket, −inf for impossible ones, such as those larger than a kernel's rank."""
         check_is_fitted(self, "law_")
         return np.asarray(self.law_.log_probs(self._read(X, reset=False)))
 
-    def score(self, X: Any, y: object = None, sample_weight: object = None) -> float:
+    def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
         """Return the mean log-probability of the baskets, in which no basket counts for less than a stated floor.
 
         The floor of a basket is log(10⁻⁶ Q(S)), Q being independent items with the frequencies of the training baskets (``baseline_``):
@@ -269,7 +269,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         tags.input_tags.positive_only = True
         return tags
 
-    def _read(self, X: Any, *, reset: bool) -> Baskets:
+    def _read(self, X: object, *, reset: bool) -> Baskets:
         """Return X as baskets: with ``reset`` their catalogue is adopted, otherwise it must be that of the model."""
         n_items, labels = (None, None) if reset else (self.n_features_in_, self.labels_)
         if isinstance(X, Baskets):
@@ -277,6 +277,8 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         elif sparse.issparse(X) or (hasattr(X, "__array__") and getattr(X, "ndim", 2) != 1):
             baskets = _of_matrix(self, X, reset=reset)
         else:
+            if not isinstance(X, Iterable):
+                raise InvalidInputError(f"expected Baskets, sets of items or a matrix of zeros and ones; got {X!r:.60}")
             sets = list(X)
             named = any(isinstance(item, str) for members in sets if hasattr(members, "__len__") for item in members)
             if named and not reset and labels is None:
@@ -359,7 +361,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         return self.checkpoint if resume and Path(self.checkpoint or "").exists() else None
 
 
-def _of_matrix(estimator: BaseEstimator, X: Any, *, reset: bool) -> Baskets:
+def _of_matrix(estimator: BaseEstimator, X: object, *, reset: bool) -> Baskets:
     """Return the baskets of a sparse or dense matrix or data frame of zeros and ones, with a row per basket and a column per item."""
     try:
         matrix = validate_data(estimator, X, accept_sparse="csr", dtype="numeric", reset=reset)

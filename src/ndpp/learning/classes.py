@@ -54,12 +54,8 @@ def find_classes(
     """Return classes of independent items by EM, ended when the validation baskets become less probable, or out of time."""
     if len(baskets) > MAX_BASKETS:
         baskets = baskets[np.sort(rng.choice(len(baskets), MAX_BASKETS, replace=False))]
-    matrix, judged, average = (
-        baskets.to_csr().astype(np.float32),
-        validation.to_csr(),
-        independent_items(baskets, weights=baskets.weights).probabilities,
-    )
-    weights = baskets.weights
+    matrix, judged, weights = baskets.to_csr().astype(np.float32), validation.to_csr(), baskets.weights
+    average = independent_items(baskets, weights=weights).probabilities
     columns, members = matrix.T.tocsr(), _first_members(rng, matrix, average, n_classes)
     best, best_value, bad = None, -np.inf, 0
     for _ in range(max_rounds):

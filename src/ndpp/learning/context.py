@@ -142,10 +142,8 @@ def _best(
         if best.strength is not None and gain <= (best.gain or 0.0):
             break
         error = float(np.sqrt(np.sum((share * (gains - gain)) ** 2)))
-        best, found = (
-            Gain(name, n_values, gain, error, gain > max(MIN_GAIN_ERRORS * error, ROUNDING_GAIN), strength),
-            shifts,
-        )
+        is_kept = gain > max(MIN_GAIN_ERRORS * error, ROUNDING_GAIN)
+        best, found = Gain(name, n_values, gain, error, is_kept, strength), shifts
     return found, best
 
 
@@ -171,9 +169,8 @@ class _Table(NamedTuple):
             look()
             logs = law.component_log_probs(baskets[start : start + step])
             top = (logs + log_weights).max(axis=1, keepdims=True)
-            table[start : start + step] = np.exp(
-                (logs - np.where(top > -np.inf, top, np.inf)).clip(max=MAX_LOG_LIKELIHOOD)
-            )
+            relative = logs - np.where(top > -np.inf, top, np.inf)
+            table[start : start + step] = np.exp(relative.clip(max=MAX_LOG_LIKELIHOOD))
         counts, possible = baskets.weights, table.any(axis=1)
         table[~possible] = 1.0
         places = {name: {word: i for i, word in enumerate(words)} for name, words in values.items()}

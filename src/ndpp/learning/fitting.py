@@ -29,14 +29,14 @@ STARTS = {"popularity": PopularityStart, "literature": LiteratureStart}
 
 
 def fit(
-    orders: Any,
+    orders: object,
     model: str = "mixture",
     *,
     basket: str = "basket",
     item: str = "item",
     time: str | None = None,
     context: object = None,
-    validation: Any = None,
+    validation: object = None,
     sample_weight: object = None,
     resume: bool | str | os.PathLike[str] = False,
     random_state: RngLike | np.random.RandomState = 0,
@@ -93,7 +93,7 @@ def fit(
         )
     names, own = (context, None) if isinstance(context, (list, tuple)) else (None, context)
 
-    def read(source: Any, **catalogue: Any) -> Any:
+    def read(source: object, **catalogue: Any) -> object:
         if sparse.issparse(source) or (hasattr(source, "__array__") and not hasattr(source, "columns")):
             return source  # a matrix of zeros and ones
         known = source.context if names is None and isinstance(source, Baskets) else names or ()
@@ -103,12 +103,10 @@ def fit(
 
     baskets = read(orders)
     if validation is not None and isinstance(baskets, Baskets):
-        is_named = baskets.labels is not None
-        by_label, by_id = (
-            {"labels": baskets.labels, "as_labels": True},
-            {"n_items": baskets.n_items, "as_labels": False},
+        by_id = {"n_items": baskets.n_items, "as_labels": False}
+        validation = read(
+            validation, **(by_id if baskets.labels is None else {"labels": baskets.labels, "as_labels": True})
         )
-        validation = read(validation, **(by_label if is_named else by_id))
     return made.fit(baskets, sample_weight=sample_weight, validation=validation, context=own, resume=resume)
 
 

@@ -136,10 +136,8 @@ class MixtureObjective(Objective[MixtureParameters]):
         log_probs, weights = self.batch_log_probs(leaves, log_z, batch), batch.families.weights
         likelihood = log_probs.mean() if weights is None else (weights * log_probs).mean()
         *found, in_z = torch.autograd.grad(-likelihood, (*leaves, log_z), materialize_grads=True)
-        gradient, in_z = (
-            MixtureParameters(*(one.contiguous() for one in found)),
-            in_z.to(slopes.dtype),
-        )  # some are columns of a table
+        gradient = MixtureParameters(*(one.contiguous() for one in found))  # some are columns of a table
+        in_z = in_z.to(slopes.dtype)
         # What depends on all items, by hand. Half an occurrence in one basket more: without it an item that never occurs would
         # become impossible.
         (of_ties, in_X), n, (first, second) = ties.ties(at.X), self.total, self.penalties

@@ -191,7 +191,7 @@ class Trainer(Generic[P]):
         return self.clock.left() < self.slowest
 
     def epoch(self, bar: Counter) -> None:
-        """TrainingRun one epoch, or the part of it for which there is time, validate, and adapt the learning rate and the objective."""
+        """Train for one epoch, or the part of it for which there is time, validate, and adapt the learning rate and the objective."""
         began, losses = time.perf_counter(), []
         self.objective.begin_epoch(self.now)
         for which in self.batches():

@@ -11,7 +11,7 @@ import numpy as np
 from ndpp._types import AnyArray
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
-from ndpp.baskets.labels import many
+from ndpp.baskets.labels import many, places
 from ndpp.errors import DataWarning, InvalidInputError
 from ndpp.inference import continuation_scores_many
 from ndpp.laws.law import Law
@@ -33,11 +33,8 @@ def names_of(law: Law) -> AnyArray:
 
 def over(baskets: Baskets, law: Law) -> Baskets:
     """Return the baskets without items that the law does not have, over its items; without those that have no other."""
-    place = {name: i for i, name in enumerate(names_of(law).tolist())}
-    names = range(baskets.n_items) if baskets.labels is None else baskets.labels
-    made: Baskets = baskets._placed(
-        np.array([place.get(name, -1) for name in names], np.int64), law.labels, law.n_items
-    )
+    names: Iterable[object] = range(baskets.n_items) if baskets.labels is None else baskets.labels
+    made = baskets._placed(places(names, names_of(law).tolist()), law.labels, law.n_items)
     kept: Baskets = made[(made.sizes > 0) | (baskets.sizes == 0)]
     return kept
 
@@ -103,11 +100,8 @@ def items_left(
     unsold = {str(name): before.get(str(name), 0) + 1 for name in names_of(law)[~sold]}
     gone: list[Any] = list(drop)
     if drop_after is not None:
-        gone += [
-            name
-            for name in names_of(law).tolist()
-            if unsold.get(str(name), 0) >= check_count(drop_after, "drop_after", least=1)
-        ]
+        most = check_count(drop_after, "drop_after", least=1)
+        gone += [name for name in names_of(law).tolist() if unsold.get(str(name), 0) >= most]
     if not gone:
         return law, orders, unsold
     rest = law.remove(gone)

@@ -27,7 +27,7 @@ from ndpp._progress import progress_bar, say_line
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
-from ndpp.baskets.labels import many
+from ndpp.baskets.labels import many, places
 from ndpp.baskets.orders import Orders
 from ndpp.errors import InvalidInputError, RefusedUpdateError
 from ndpp.laws.files import load, load_metadata
@@ -168,13 +168,13 @@ class Updated:
 
 
 def update(
-    model: Any,
-    orders: Any,
+    model: object,
+    orders: object,
     *,
     basket: str = "basket",
     item: str = "item",
     time: str | None = None,
-    validation: Any = None,
+    validation: object = None,
     seen: float | None = None,
     force: bool = False,
     device: str = "cpu",
@@ -253,10 +253,8 @@ def update(
     if validation is not None:
         parts = tonight, possible(start, over(_read(validation, law, columns), start))
     old_weight = number(how["old_weight"], "old_weight", above_zero=True) * fade * memory.orders
-    epochs, rate = (
-        check_count(how["max_epochs"], "max_epochs"),
-        number(how["learning_rate"], "learning_rate", above_zero=True),
-    )
+    epochs = check_count(how["max_epochs"], "max_epochs")
+    rate = number(how["learning_rate"], "learning_rate", above_zero=True)
     drawn = _pseudo_orders(start, old_weight, random_state, device, progress)
     if not force:
         _check_shop(start, parts[0], drawn, np.random.default_rng(random_state))
@@ -287,7 +285,7 @@ def update(
     return made
 
 
-def _opened(model: Any) -> tuple[Law, dict[str, Any]]:
+def _opened(model: object) -> tuple[Law, dict[str, Any]]:
     """Return the law of a file or model, and its metadata."""
     if isinstance(model, (str, os.PathLike)):
         return load(model), load_metadata(model)
@@ -295,7 +293,7 @@ def _opened(model: Any) -> tuple[Law, dict[str, Any]]:
     return Law.required(model), {} if about is None else about()
 
 
-def _read(orders: Any, law: Law, columns: Mapping[str, Any]) -> Orders:
+def _read(orders: object, law: Law, columns: Mapping[str, Any]) -> Orders:
     """Return the orders that are not empty, over the items of the law and those that are new; raise if there is nothing to learn from."""
     known: dict[str, Any] = {"n_items": law.n_items, "as_labels": False} if law.labels is None else {"as_labels": True}
     found = Orders.read(orders, context=list(law.context), partial=True, **columns, **known)
@@ -304,8 +302,8 @@ def _read(orders: Any, law: Law, columns: Mapping[str, Any]) -> Orders:
             "the items of the orders must have names, as those of the model have; they are ids", argument="orders"
         )
     if law.labels is not None:
-        place = {name: i for i, name in enumerate(dict.fromkeys([*law.labels, *(found.labels or ())]))}
-        found = found._placed(np.array([place[name] for name in found.labels or ()], np.int64), tuple(place))
+        known_or_new = tuple(dict.fromkeys([*law.labels, *(found.labels or ())]))
+        found = found._placed(places(found.labels or (), known_or_new), known_or_new)
     elif found.n_items != law.n_items:
         raise InvalidInputError(f"orders by ids must be over the {law.n_items} items of the model; got {found.n_items}")
     if not (found.indices < law.n_items).any():

@@ -158,11 +158,8 @@ class LawStart(PopularityStart):
         if not len(A):
             return cls(X=X, skew=np.zeros((0, 0))), NoSkew()
         share, pairs = len(A) / len(W), A.diagonal(1)[::2]
-        if (
-            (pairs > 0).all()
-            and np.count_nonzero(A) == 2 * len(pairs)
-            and np.allclose(X[:, h:].T @ X[:, h:], np.eye(len(A)))
-        ):
+        is_paired = (pairs > 0).all() and np.count_nonzero(A) == 2 * len(pairs)
+        if is_paired and np.allclose(X[:, h:].T @ X[:, h:], np.eye(len(A))):
             return cls(X=X, skew=np.log(pairs)), OrthogonalPairs(share)
         return cls(X=X, skew=A / 2), FreeSkew(share)
 
