@@ -318,6 +318,10 @@ class Baskets:
         names = check_labels(labels, self.n_items)
         return self._rearranged(self.indptr, self.indices, self.n_items, names, self.basket_ids)
 
+    def _taken(self, which: IntArray, *fields: *Fields) -> Self:
+        """Return some of the baskets, which have these fields."""
+        return self._trusted(*fields)
+
     def _rearranged(self, *fields: *Fields) -> Self:
         """Return the same baskets with other fields; what is known about each basket stays."""
         return self._trusted(*fields)
@@ -381,7 +385,7 @@ class Baskets:
         # An entry keeps its distance from the start of its basket.
         where = np.arange(indptr[-1]) + np.repeat(self.indptr[chosen] - indptr[:-1], sizes)
         ids = None if self.basket_ids is None else tuple(self.basket_ids[i] for i in chosen.tolist())
-        return self._trusted(indptr, self.indices[where], self.n_items, self.labels, ids)
+        return self._taken(chosen, indptr, self.indices[where], self.n_items, self.labels, ids)
 
     def __iter__(self) -> Iterator[IntArray]:
         return (self.indices[i:j] for i, j in pairwise(self.indptr.tolist()))

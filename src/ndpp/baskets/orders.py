@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Self, TypedDict, Unpack, overload
+from typing import Any, NamedTuple, Self, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -254,16 +254,8 @@ class Orders(Baskets):
         object.__setattr__(self, "_columns", columns)
         return self
 
-    @overload
-    def __getitem__(self, key: int | np.integer) -> IntArray: ...
-    @overload
-    def __getitem__(self, key: slice | AnyArray | Sequence[int]) -> Self: ...
-    def __getitem__(self, key: Any) -> IntArray | Self:
-        part: IntArray | Self = super().__getitem__(key)
-        if isinstance(part, np.ndarray):
-            return part
-        key = key[0] if isinstance(key, tuple) else key
-        return part._knowing(self._columns.take(key if isinstance(key, slice) or len(key) else slice(0)))
+    def _taken(self, which: IntArray, *fields: *Fields) -> Self:
+        return self._trusted(*fields)._knowing(self._columns.take(which))
 
     def __repr__(self) -> str:
         text = f"<Orders: {many(len(self), 'basket')} over {many(self.n_items, 'item')}"

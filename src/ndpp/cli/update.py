@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +20,9 @@ from ndpp.cli.fit import say, stage
 from ndpp.cli.output import Report, emit
 from ndpp.customers import Customers
 from ndpp.laws.files import save
+
+if TYPE_CHECKING:
+    from ndpp.learning import Updated
 
 SHOWN = 3
 """Items, and missions, that are named as the most changed."""
@@ -95,25 +98,17 @@ def update(
             least_orders=least_orders, drop=leaving, drop_after=drop_after, force=force, max_epochs=max_epochs,
             learning_rate=learning_rate, device=device, random_state=seed, progress=True if sys.stderr.isatty() else say,
         )  # fmt: skip
-        with stage(f"saving {os.fspath(output)}"), replacing(output) as made, _customers(customers) as beside:
+        # The customers' file is replaced just before the model: an update that runs again counts no order twice.
+        beside = contextlib.nullcontext(Path()) if customers is None else replacing(customers)
+        with stage(f"saving {os.fspath(output)}"), replacing(output) as made, beside as new_customers:
             save(found, made)
             if customers is not None:
-                Customers.load(customers, found.law_).update(tonight).save(beside)
+                Customers.load(customers, found.law_).update(tonight).save(new_customers)
     told = [name for name in tonight.context if judges is None or name in judges.context]
     emit(_report(output, found, told, trained=max_epochs > 0), None, as_json=json)
 
 
-@contextlib.contextmanager
-def _customers(path: Path | None) -> Iterator[Path]:
-    """Yield where to write the customers' file. It is replaced just before the model: an update that runs again counts none twice."""
-    if path is None:
-        yield Path()
-        return
-    with replacing(path) as temporary:
-        yield temporary
-
-
-def _report(output: Path, found: Any, known: Sequence[str], *, trained: bool) -> Report:
+def _report(output: Path, found: Updated, known: Sequence[str], *, trained: bool) -> Report:
     """Return what the command prints; ``known`` are the columns of context that orders and validation orders have."""
     data = {name: value for name, value in vars(found).items() if name not in ("law_", "metadata", "shares_before")}
     data = {"output": os.fspath(output), **data, "seen": found.metadata["memory"]["orders"]}
@@ -142,7 +137,7 @@ def _report(output: Path, found: Any, known: Sequence[str], *, trained: bool) ->
     return Report(data, Table(header, [row]), notes=notes)
 
 
-def _about_context(found: Any, known: Sequence[str]) -> str:
+def _about_context(found: Updated, known: Sequence[str]) -> str:
     """Return in a sentence what became of the context."""
     gain, lacking = found.context, [name for name in found.law_.context if name not in known]
     without = f"the orders, or those of --validation, have no column {' and '.join(map(repr, lacking))}"
