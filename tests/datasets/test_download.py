@@ -141,7 +141,7 @@ def test_no_network(tmp_path):
 
 
 def test_a_silent_server_times_out(tmp_path, monkeypatch):
-    monkeypatch.setattr("ndpp.datasets.download.TIMEOUT", 0.1)
+    monkeypatch.setattr("ndpp.datasets.loaders.TIMEOUT", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/data.zip"
         with pytest.raises(DataNotFoundError, match="timed out"):

@@ -32,7 +32,7 @@ TIME = "Column of the time, for --customers, and for weekday, month, season and 
 SEEN = "How many orders the model has seen, if its file does not say."
 OLD = "Weight of an order that the model has seen, relative to a new one."
 HALF = "Number of new orders after which the weight of old ones is halved; default: it never is."
-LEAST = "Minimum number of orders with a new item before it enters the model."
+LEAST_ORDERS = "Minimum number of orders with a new item before it enters the model."
 AFTER = "Remove items that were not sold in this many updates in a row."
 FORCE = "Write the model though it is worse, and learn from orders that were seen before or are unlike all others."
 
@@ -52,7 +52,7 @@ def update(
     seen: Annotated[float | None, o.number(SEEN)] = None,
     old_weight: Annotated[float, o.number(OLD)] = 0.25,
     half_life: Annotated[float | None, o.number(HALF)] = None,
-    least_orders: Annotated[int, o.number(LEAST, least=1)] = 3,
+    least_orders: Annotated[int, o.number(LEAST_ORDERS, least=1)] = 3,
     drop: Annotated[
         list[str] | None, typer.Option(metavar="ITEMS", help="Items to remove, separated by commas; may be repeated.")
     ] = None,

@@ -12,8 +12,7 @@ from scipy import sparse
 
 from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp.baskets import Baskets
-from ndpp.customers.habits import MAX_CHANCE, Habits
-from ndpp.customers.people import ranked
+from ndpp.customers.people import MAX_CHANCE, Habits, ranked
 from ndpp.customers.store import BLOCK, WEEK, Trips
 
 N_TARGETS = 3

@@ -22,8 +22,7 @@ from ndpp.baskets.orders import Orders
 from ndpp.customers import store as stores
 from ndpp.customers.cases import MAX_CHANCES
 from ndpp.customers.fitting import MIN_CUSTOMERS, fit_habits, halves
-from ndpp.customers.habits import Habits
-from ndpp.customers.people import Customer, People, Time, at_time, best_sparse, posterior, read_time
+from ndpp.customers.people import Customer, Habits, People, Time, at_time, best_sparse, posterior, read_time
 from ndpp.customers.store import NEVER, WEEK, CustomerCounts, IdArray, Layers, Trips, encoded
 from ndpp.errors import DataWarning, InvalidInputError
 from ndpp.inference.ranking import DAMPING, OrderOptions, Rule

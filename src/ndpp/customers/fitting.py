@@ -20,8 +20,7 @@ from scipy.special import expit, logit
 
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp.customers.cases import Cases, Chances
-from ndpp.customers.habits import Habits
-from ndpp.customers.people import posterior
+from ndpp.customers.people import Habits, posterior
 from ndpp.customers.store import Trips
 from ndpp.laws.law import Law
 

@@ -1,7 +1,8 @@
 """Synthetic kernels and baskets, the data sets of the literature, and a package of real groceries."""
 
-from ndpp.datasets.download import cache_folder, fetch
 from ndpp.datasets.loaders import (
+    cache_folder,
+    fetch,
     load_amazon_registry,
     load_baskets,
     load_book,

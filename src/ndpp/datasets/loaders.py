@@ -11,9 +11,14 @@ baskets are numbered in order of appearance. The docstrings give the counts of t
 from __future__ import annotations
 
 import ast
+import errno
+import logging
 import os
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PureWindowsPath
 from typing import Literal, get_args
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 from scipy import sparse
@@ -22,12 +27,13 @@ from ndpp._validation import check_choice
 from ndpp.baskets import Baskets
 from ndpp.baskets.files import read_lines
 from ndpp.datasets._tables import MAX_ROWS, PathLike, distinct, read_columns, read_long
-from ndpp.datasets.download import fetch
 from ndpp.errors import DataNotFoundError, InvalidInputError, needing
 
 VARIABLE = "NDPP_DATA"
 UK_RETAIL_URL = "https://archive.ics.uci.edu/static/public/352/online+retail.zip"
 UK_RETAIL_SHA256 = "f5385cbb54bbebf7196389109c6b0621faab0c304e3702548165e71c84aede8b"
+TIMEOUT = 60.0
+"""Seconds to wait for the server."""
 Level = Literal["product_type", "product_category", "department", "product_id"]
 
 
@@ -196,3 +202,62 @@ def _ingredients(text: str, path: PathLike) -> list[str]:
         raise InvalidInputError(
             f"{path}: expected a list of ingredients such as ['salt', 'flour']; got {text[:80]!r}"
         ) from None
+
+
+# -- downloads with verified checksums, by pooch: to a temporary file in the target's folder, renamed once its checksum is verified --------
+
+
+def cache_folder() -> Path:
+    """Return the folder for downloads: ``$XDG_CACHE_HOME/ndpp``, or ``~/.cache/ndpp``."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ndpp"
+
+
+def fetch(url: str, *, sha256: str, folder: str | os.PathLike[str] | None = None) -> Path:
+    """Download a file unless ``folder`` already has it, with the right checksum, and return its path.
+
+    The file has the last part of ``url`` as its name; ``folder`` is :func:`cache_folder` by default, and created if
+    necessary. Raises :class:`~ndpp.errors.DataNotFoundError` if the server cannot be reached, refuses, or sends a file
+    with a different checksum, and OSError if the file cannot be written.
+    """
+    name = unquote(urlsplit(url).path).rpartition("/")[2]
+    if urlsplit(url).scheme not in ("http", "https") or name in ("", ".", "..") or PureWindowsPath(name).name != name:
+        raise InvalidInputError(
+            f"must be an http or https address that ends in a file name; got {url!r}", argument="url"
+        )
+    target = (cache_folder() if folder is None else Path(folder)) / name
+    with needing("pooch", "data", "Downloading a data set"):
+        import pooch
+        import requests
+    by_hand = "Try again later, or download it by hand and pass its path to the loader."
+    try:
+        with _quiet(pooch.get_logger()):
+            downloader = pooch.HTTPDownloader(timeout=TIMEOUT, chunk_size=2**20)
+            pooch.retrieve(url, f"sha256:{sha256}", fname=name, path=target.parent, downloader=downloader)
+    except requests.HTTPError as reason:
+        answer = f"{reason.response.status_code} ({reason.response.reason})"
+        raise DataNotFoundError(f"the server answered {answer} for {url}", advice=by_hand) from None
+    except requests.RequestException as reason:
+        raise DataNotFoundError(f"{url} could not be fetched: {reason}. Is there a network?", advice=by_hand) from None
+    except ValueError as reason:  # a different checksum
+        raise DataNotFoundError(
+            f"{url}: {reason}", advice="Try again; if the checksum stays the same, the server's file has changed."
+        ) from None
+    except OSError as reason:
+        full = reason.errno in (errno.ENOSPC, errno.EDQUOT)
+        advice = "The disk is full: make room, or name another" if full else "Name a"
+        raise OSError(
+            reason.errno,
+            f"cannot write {str(target)!r}: {reason.strerror or reason}. {advice} folder= that can be written to.",
+        ) from None
+    return target
+
+
+@contextmanager
+def _quiet(logger: logging.Logger) -> Iterator[None]:
+    """Silence pooch's announcements."""
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
