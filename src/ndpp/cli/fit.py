@@ -232,7 +232,7 @@ def _make_estimator(
 ) -> Any:
     """Return the estimator of a kind with these settings, of which None are not given."""
     with stage("loading torch"):
-        from ndpp.learning.fitting import ESTIMATORS, make_estimator
+        from ndpp.learning.fitting import ESTIMATORS, STARTS, make_estimator
 
         if jobs is not None:
             import torch
@@ -245,6 +245,8 @@ def _make_estimator(
         require(name in known, f"--{option} is not an option of --model {kind.value}")
     if (families := given.get("families", "auto")) != "auto":
         given["families"] = None if families == "none" else _families(families, data, ids=as_labels is False)
+    init = given.get("init", "popularity")
+    require(init in STARTS, f"--init must be {' or '.join(STARTS)}; got {init!r}")
     return make_estimator(kind, **given, **common, progress=True if sys.stderr.isatty() else say)
 
 
