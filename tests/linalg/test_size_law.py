@@ -6,6 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
+import ndpp
 import oracles
 from kernels import AWKWARD, Case, pair_blocks, random_ndpp
 from ndpp.linalg.coordinates import coordinates
@@ -168,3 +169,14 @@ def test_estimate_of_the_error_bounds_it():
                     assert error <= 3 * estimate + 1e-14
                     assert estimate < 1e-10 or mixed is False or estimate <= 1e6 * error
             assert rounding_error(coords, 1.0) > 0
+
+
+def test_tilts_end_where_the_identity_is_lost_in_rounding():
+    """W is of rank one but for skew terms of 2⁻³⁰: sets of four items need a tilt at which I + ρB may be singular."""
+    w, tiny = np.array([2.0, -3.0, 2.0, -2.0]), 2.0**-30
+    skew = tiny * np.array([[0, 2, -3, -1], [-2, 0, 8, -6], [3, -8, 0, 8], [1, 6, -8, 0.0]])
+    X = np.random.default_rng(0).normal(size=(6, 4)) * [512.0, 0.0625, 8.0, 0.25]
+    kernel = ndpp.LowRankKernel(X, np.outer(w, w) + skew)
+    for size in range(1, 5):
+        assert tilt_for(kernel.coordinates, size) * kernel.coordinates.scale.min() ** 2 <= 1.001e-3 / oracles.EPS
+        log_elementary(kernel.coordinates, size)  # no error of the linear algebra

@@ -164,7 +164,7 @@ def greedy_map_many(
     ----------
     kernel : LowRankKernel, Mixture, fitted estimator, or (queries, n, d) array or tensor
         The model that all queries share; or the rows of each, whose kernel is X Xᵀ. Tensors on a GPU stay there, all queries are
-        answered at once, and the result is a tensor.
+        answered at once unless there is a window, and the result is a tensor.
     size : int
         Number of items, the given ones included.
     given, candidates : sequence of sequences of int, optional
