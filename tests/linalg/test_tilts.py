@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ndpp.linalg.tilts import solve_tilt, solve_tilts, tilt_of_coins, tilt_to_size
+from ndpp.linalg.tilts import solve_each, solve_tilt, tilt_of_coins, tilt_to_size
 
 
 def coins(log_odds: np.ndarray, x: float) -> tuple[float, float]:
@@ -42,7 +42,7 @@ def test_many_distributions_at_once_stop_each_by_itself():
         both = np.array([coins(np.linspace(-s, s, 8), at) for s, at in zip(spreads[which], x)])
         return both[:, 0], both[:, 1]
 
-    found = solve_tilts(moments, 2.0, np.zeros(3))
+    found = solve_each(moments, 2.0, np.zeros(3))
     assert len(asked[-1]) < 3
     assert np.all(np.abs(moments(found, np.arange(3))[0] - 2.0) <= 0.3)
 
@@ -54,7 +54,7 @@ def test_steps_on_a_grid_stay_on_it_and_end_beside_the_root():
         both = np.array([coins(log_odds, at) for at in x])
         return both[:, 0], both[:, 1]
 
-    found = solve_tilts(moments, 7.3, np.array([-40 * unit, 90 * unit]), within=0.0, unit=unit)
+    found = solve_each(moments, 7.3, np.array([-40 * unit, 90 * unit]), within=0.0, unit=unit)
     on_grid = found / unit
     np.testing.assert_allclose(on_grid, np.round(on_grid), atol=1e-9)
     exact = solve_tilt(lambda x: coins(log_odds, x), 7.3, within=1e-9)

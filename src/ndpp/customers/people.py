@@ -23,6 +23,7 @@ from ndpp.errors import InvalidInputError
 from ndpp.inference.ranking import ZERO_CHANCE, Rule, rounded
 from ndpp.inference.recommendation import Recommendation
 from ndpp.laws.law import Law
+from ndpp.linalg.tilts import TINY, solve_each
 
 MAX_LOG_FACTOR = np.log(1e9)
 """Largest logarithm of a factor."""
@@ -156,12 +157,14 @@ class Customer:
 
 def factors_to(wanted: FloatArray, weights: FloatArray, within: FloatArray) -> FloatArray:
     """Return the factors s of items with the chances p_ca ``within`` components for which Σ_c w_c s p_ca / (1 − p_ca + s p_ca) = p′_a."""
-    low, high = np.zeros(len(wanted)), np.full(len(wanted), MAX_LOG_FACTOR)
-    for _ in range(60):  # bisection of log s
-        s = np.exp((low + high) / 2)
-        is_low = weights @ (s * within / (1 - within + s * within)) < wanted
-        low, high = np.where(is_low, (low + high) / 2, low), np.where(is_low, high, (low + high) / 2)
-    return np.asarray(np.exp((low + high) / 2))
+
+    def moments(log_s: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray]:
+        own, s = within[:, which], np.exp(log_s)
+        chances = s * own / (1 - own + s * own)
+        return weights @ chances, weights @ (chances * (1 - chances))
+
+    options = {"within": 1e-15, "least_variance": TINY, "least_tilt": 0.0, "most_tilt": MAX_LOG_FACTOR}
+    return np.exp(solve_each(moments, wanted, np.zeros(len(wanted)), **options))
 
 
 def posterior(law: Law, baskets: Baskets) -> FloatArray:

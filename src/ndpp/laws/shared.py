@@ -26,7 +26,7 @@ from ndpp.laws.part import Parts
 from ndpp.laws.patterns import Patterns
 from ndpp.laws.precision import say_precision
 from ndpp.linalg.scaling import inverses
-from ndpp.linalg.tilts import solve_tilts
+from ndpp.linalg.tilts import solve_each
 
 KEPT = "marginals", "log_touched", "rounding", "size_moments"
 """N_c, log Z_c and its rounding error of the rows that sets touch, and the moments of sizes: what a file may keep."""
@@ -442,7 +442,7 @@ class SharedTies(Mixture):
             alone, variance, added, more = self.size_moments(log_tilt, which)
             return alone + added, variance + more
 
-        return solve_tilts(moments, wanted, np.zeros(len(self.odds)), max_step=10.0)
+        return solve_each(moments, wanted, np.zeros(len(self.odds)), max_step=10.0)
 
     def largest_of_rows(self, rows: IntArray, c: int) -> IntArray:
         """Return the largest number of items that some rows have in component c."""

@@ -182,7 +182,7 @@ def _items_of(
 
 
 class FamilyTotals(NamedTuple):
-    """Numbers c_j of the items of families in each component, as if there were no ties: :class:`ndpp.linalg.chernoff.TotalCumulants`.
+    """Numbers c_j of the items of families in each component, as if there were no ties: :class:`ndpp.linalg.tilts.TotalCumulants`.
 
     The items of one family come together, so that c_j varies more, and grows faster with a tilt, than that of independent items.
     ``values`` (J, m) and ``odds`` (m, K) are those of the items that have a value, by family; the items of family g begin at ``first[g]``,

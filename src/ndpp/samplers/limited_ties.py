@@ -18,7 +18,7 @@ from ndpp._memory import Memory, n_bytes_of
 from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp.laws.limits import Limits
 from ndpp.laws.shared import SharedTies
-from ndpp.linalg.chernoff import GroupedCoins, TotalCumulants, chances_within, chernoff_tilts
+from ndpp.linalg.tilts import GroupedCoins, TotalCumulants, chances_within, chernoff_tilts
 from ndpp.samplers.components import FurtherItems, Union, without
 from ndpp.samplers.family_parts import FamilyParts, FamilyTotals, GivenFamilies
 from ndpp.samplers.proposer import Acceptance, Proposer, towards
@@ -98,8 +98,8 @@ class LimitTilts:
         nothing = np.zeros((len(raised), len(aim)))
         _, self.mean, covariance = law.cumulants(nothing, np.arange(len(nothing)))
         self.variance = np.einsum("cjj->cj", covariance)
-        self.theta, log_bound = chernoff_tilts(law, aim.low, aim.high, nothing)
-        self.log_bound = log_bound + (self.theta * towards(self.theta, aim)).sum(axis=1) - self.n_unfit
+        self.theta = chernoff_tilts(law, aim.low, aim.high, nothing)
+        self.log_bound = law.cumulants(self.theta, np.arange(len(nothing)))[0] - self.n_unfit
         is_tilted = (self.theta != 0).any(axis=1) | (self.n_unfit > 0)
         self.components = TiltedComponents(
             mixture, partial(_log_factors, self.theta, aim.values, self.unfit), is_tilted

@@ -7,7 +7,7 @@ times e^{θ_c·c_i}, which is accepted if it keeps the limits, with probability 
     A_c = Z_c(θ_c) / Z_c · e^{−θ_c·b},        Z_c(θ) the weight of all sets of component c with these odds,
 
 a component and a set are accepted with probability ∝ w_c P_c(S), whatever the θ_c. A_c is Chernoff's bound of P_c(limits), so good θ_c
-minimise it; they are found as if items, or families of them, came independently (:mod:`ndpp.linalg.chernoff`). With θ_c = 0, A_c = 1:
+minimise it; they are found as if items, or families of them, came independently (:mod:`ndpp.linalg.tilts`). With θ_c = 0, A_c = 1:
 components that hardly matter stay so.
 P(limits) is the acceptance rate times Σ_c w_c A_c.
 
@@ -30,24 +30,21 @@ from typing import ClassVar
 import numpy as np
 
 from ndpp._memory import Memory, n_bytes_of
-from ndpp._types import FloatArray
+from ndpp._types import FloatArray, IntArray
 from ndpp.errors import ImpossibleLimitError, InvalidInputError, PrecisionError
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law, log_sum
 from ndpp.laws.limits import Limit, Limits
 from ndpp.laws.precision import WARN_ERROR
-from ndpp.linalg.chernoff import HALVINGS, MOST_LOG_FACTOR, GroupedCoins, chernoff_tilts
+from ndpp.linalg.tilts import MOST_LOG_FACTOR, TINY, towards_limits
 from ndpp.samplers.base import Sampler, with_engine
 from ndpp.samplers.kernels import ComponentSamplers
 from ndpp.samplers.limited_ties import limited_ties
 from ndpp.samplers.proposer import Acceptance, Asked, Proposer
 from ndpp.samplers.unions import kernel_bytes
 
-LONGEST = 8.0
-"""Most by which a step of θ is lengthened for a kernel."""
-ROUNDS, NEAR = 8, 0.15
-"""How often θ is found for a kernel, each time from the inclusion probabilities under the last, unless it moves c by less than so many
-standard deviations."""
+MAX_TILTS = 10
+"""Maximum number of times that a kernel is tilted to find its θ."""
 
 
 def prepare_limited(law: Law, limits: Sequence[Limit], asked: Asked) -> Sampler:
@@ -138,39 +135,25 @@ class TiltedKernels:
 def _tilted(
     kernel: LowRankKernel, whole: Limits, left: Limits, p: FloatArray, asked: Asked
 ) -> tuple[FloatArray, LowRankKernel]:
-    """Return θ and the kernel under it: several times, as p are inclusion probabilities under the last θ; less, where precision ends.
+    """Return θ and the kernel under it; p are the inclusion probabilities of items that are not given.
 
-    Items of a kernel vary less than independent ones, so steps become longer by as much as the means of c fell short of their aim, until
-    one goes too far.
+    Items are taken to be independent for the variances of c, but not for its means. Steps end where precision ends.
     """
-    theta, found, stretch, longest = np.zeros((1, len(whole))), kernel, 1.0, LONGEST
-    last = theta
-    for _ in range(ROUNDS):
-        coins = GroupedCoins.of(p[None] * left.fitting, left.values)
-        step, before = chernoff_tilts(coins, left.low, left.high, theta)[0] - theta, left.values @ p
-        is_near = np.max(np.abs(step) * np.sqrt(left.values**2 @ (p * (1 - p)))) < NEAR
-        if is_near and (
-            theta.any() or np.max(np.abs(step)) < 1
-        ):  # what is rare hardly varies, and may be far from what is wanted
-            break
-        if (step * last).sum() < 0:
-            longest = 1.0
-        aim = theta + min(stretch, longest) * step
-        aim = np.where((aim > 0) & (left.low == -np.inf) | (aim < 0) & (left.high == np.inf), 0.0, aim)
-        for _ in range(HALVINGS):
+    unit, found, most_error = left.values.max(axis=1).clip(TINY), kernel, max(WARN_ERROR / 10, 2 * kernel._free_error)
+    values = left.values / unit[:, None]
+
+    def moments(theta: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray]:
+        nonlocal found
+        q = p
+        if theta.any():
             try:
-                tilted = kernel.tilt(np.exp((aim[0] @ whole.values).clip(-MOST_LOG_FACTOR, MOST_LOG_FACTOR)))
-                if tilted._free_error > max(WARN_ERROR / 10, 2 * kernel._free_error):
-                    raise PrecisionError("the tilt costs too many digits")
-                q = tilted.inclusion_probabilities(asked.size, asked.given)
-                q[asked.given] = 0.0
-                break
+                found = kernel.tilt(np.exp((theta[0] / unit @ whole.values).clip(-MOST_LOG_FACTOR, MOST_LOG_FACTOR)))
+                q = found.inclusion_probabilities(asked.size, asked.given)
             except (PrecisionError, InvalidInputError):
-                aim = (aim + theta) / 2
-        else:
-            break
-        wanted = left.values @ (p * (1 - p) * ((aim - theta)[0] @ left.values))
-        last, theta, found, p = aim - theta, aim, tilted, q
-        moved = float(np.linalg.norm(left.values @ p - before)) / max(float(np.linalg.norm(wanted)), 1e-12)
-        stretch = float(np.clip(1 / max(moved, 1e-3), 1.0, LONGEST))
-    return theta[0], found
+                q = np.full_like(p, np.nan)
+            q = np.where(np.isin(np.arange(len(q)), asked.given), 0.0, q if found._free_error <= most_error else np.nan)
+        return (values @ q)[None], ((values * (q * (1 - q))) @ values.T)[None]
+
+    start = np.zeros((1, len(whole)))
+    theta = towards_limits(moments, left.low / unit, left.high / unit, start, deviations=0.3, max_steps=MAX_TILTS)
+    return theta[0] / unit, found

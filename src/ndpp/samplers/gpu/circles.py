@@ -13,7 +13,7 @@ from torch import Tensor
 from ndpp._memory import Memory
 from ndpp._types import FloatArray, IntArray
 from ndpp.linalg.size_law import nodes
-from ndpp.linalg.tilts import LEAST_VARIANCE, solve_tilts
+from ndpp.linalg.tilts import LEAST_VARIANCE, solve_each
 from ndpp.samplers.exact.ladder import Ladder
 from ndpp.samplers.exact.plan import RUNG_STEP
 from ndpp.samplers.gpu.arrays import TORCH
@@ -177,7 +177,7 @@ class Circles:
                 mean[there], variance[there] = (part.cpu().numpy() for part in found)
             return mean[which], variance[which]
 
-        found = solve_tilts(on_rungs, left, np.full(len(q), RUNG_STEP * rung), max_step=12 * RUNG_STEP, unit=RUNG_STEP)
+        found = solve_each(on_rungs, left, np.full(len(q), RUNG_STEP * rung), max_step=12 * RUNG_STEP, unit=RUNG_STEP)
         rungs = np.round(found / RUNG_STEP).astype(np.int64)
         return rungs, np.nan_to_num(mean, nan=1.0), np.maximum(np.nan_to_num(variance, nan=1.0), LEAST_VARIANCE)
 
