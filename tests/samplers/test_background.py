@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +14,9 @@ import oracles
 from kernels import BY_NAME, Case
 from ndpp import LowRankKernel
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError
-from ndpp.samplers import Exact, Proposer, kernels, proposer, unions
+from ndpp.samplers import Exact, Proposer, proposer, unions
 from ndpp.samplers.exact import eigenchain, eigenclock
-from ndpp.samplers.unions import Alone, DisjointParts, SizedUnion
+from ndpp.samplers.unions import Alone, SizedUnion
 
 ODDS = np.array([0.0, 0.5, 0.0, 0.125, 3.0, 1.0, 0.25, 0.0])
 CASES = ["generic", "purely skew", "zero diagonal", "duplicate rows", "badly scaled rows", "broken pairs", "one item"]
@@ -38,31 +38,30 @@ def test_sets_of_any_size(name: str):
     assert (draws.info["proposals"] == 1).all()
 
 
-@pytest.mark.parametrize("proposal", [SizedUnion, DisjointParts])
-@pytest.mark.parametrize("name", ["purely skew", "zero diagonal", "broken pairs", "one item"])
-def test_sets_of_one_size(name: str, proposal: Any, monkeypatch: pytest.MonkeyPatch):
-    """Both proposals, the worse one, too, and as many of them as expected."""
+@pytest.mark.parametrize("is_disjoint", [False, True])
+@pytest.mark.parametrize("name", ["generic", "purely skew", "zero diagonal", "broken pairs", "one item"])
+def test_sets_of_one_size(name: str, is_disjoint: bool, monkeypatch: pytest.MonkeyPatch):
+    """Both rules, and as many proposals as expected."""
     case = BY_NAME[name]
     size = (case.n_items + 1) // 2
-    monkeypatch.setattr(kernels, "propose_from", lambda *arguments: proposal.prepare(*arguments[:4]))
+    if not is_disjoint:
+        monkeypatch.setattr(unions, "disjoint_parts", lambda *_: None)
     sampler = kernel_of(case).sampler(size=size)
+    assert (sampler.drawers.n_tied is not None) == is_disjoint
     draws = sampler.sample(700, rng=2)
     goodness.assert_law(draws.baskets, oracles.enumerate_law(dense(case), size))
     goodness.assert_mean(draws.info["proposals"], sampler.expected_proposals)
 
 
-def test_the_better_proposal_is_chosen():
+def test_the_better_rule_is_chosen():
     """T and R hardly ever stay apart where items are in nearly every basket."""
     odds = np.array([200.0, 300.0, 150.0, 400.0, 0.1, 0.2, 0.1, 0.3])
     case = BY_NAME["generic"]
     X = case.X * np.sqrt(odds)[:, None] * 0.9
     L = X @ case.W @ X.T + np.diag(odds)
-    kernel = LowRankKernel(X, case.W, background=odds)
-    sampler = kernel.sampler(size=5)
-    assert isinstance(sampler.drawers[0], SizedUnion)
-    assert DisjointParts.prepare(kernel, np.empty(0, np.int64), 5, 2**20).log_mass > sampler.drawers[0].log_mass + 1
+    sampler = LowRankKernel(X, case.W, background=odds).sampler(size=5)
+    assert sampler.drawers.n_tied is None
     goodness.assert_law(sampler.sample(600, rng=3).baskets, oracles.enumerate_law(L, 5))
-    assert isinstance(kernel_of(case).sampler(size=4).drawers[0], DisjointParts)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +122,7 @@ def test_budgets(monkeypatch: pytest.MonkeyPatch):
     assert raised.value.count == 0
     monkeypatch.undo()
     sampler = kernel.sampler(size=4)
-    monkeypatch.setattr(DisjointParts, "propose", lambda self, rng: None)
+    monkeypatch.setattr(SizedUnion, "propose", lambda self, rng: None)
     with pytest.raises(BudgetExceededError, match="none of them of the wanted size") as raised:
         sampler.sample(1, rng=0)
     assert raised.value.count > 50
@@ -149,7 +148,7 @@ def test_control_ties_not_rescaled():
     case = BY_NAME["generic"]
     kernel = kernel_of(case)
     proposal = kernel.sampler().drawers[0]
-    wrong = proposal._replace(ties=Exact.prepare(LowRankKernel(case.X, case.W)))
+    wrong = dataclasses.replace(proposal, ties=Exact.prepare(LowRankKernel(case.X, case.W)))
     sampler = Proposer(kernel, np.empty(0, np.int64), np.zeros(1), (wrong,), expected_proposals=1.0)
     with pytest.raises(AssertionError):
         goodness.assert_law(sampler.sample(1_000, rng=1).baskets, oracles.enumerate_law(dense(case)))
@@ -158,10 +157,10 @@ def test_control_ties_not_rescaled():
 def test_control_disjointness_not_checked():
     """Of T and R that meet, a set of fewer items is left; filled up by further independent items it has the wrong law."""
     case, size = BY_NAME["purely skew"], 4
-    parts = DisjointParts.prepare(kernel_of(case), np.empty(0, np.int64), size, 2**24)
+    parts = kernel_of(case).sampler(size=size).drawers
     rng, found = np.random.default_rng(1), Counter()
     while found.total() < 500:
-        m = int(np.searchsorted(parts.cdf, rng.random() * parts.cdf[-1], side="right"))
+        m = int(np.searchsorted(parts.n_tied, rng.random() * parts.n_tied[-1], side="right"))
         rows = set(parts.ties.draw_rows(rng, m).tolist())
         rows |= set(parts.alone.draw_sized(rng, size - m).tolist())
         while len(rows) < size:

@@ -43,7 +43,7 @@ from ndpp.samplers.exact import Exact
 from ndpp.samplers.exact.eigenclock import EigenClock
 from ndpp.samplers.exact.rows import EigenRows, Sides, rows_of
 from ndpp.samplers.family_parts import FamilyFactors, FamilyParts, GivenFamilies
-from ndpp.samplers.unions import SIZED_BUDGET, Alone
+from ndpp.samplers.unions import SIZED_BUDGET, Alone, without
 
 LOST_DIGITS = 1e-10
 """Largest error of coordinates that are computed from Σ p q qᵀ; if it is larger, they are computed from the rows."""
@@ -53,11 +53,6 @@ RARE, ROUNDING = 1e-4, 1e-7
 """Probability below which a number of items is drawn with a finer tilt, and a bound of its error with any tilt."""
 LOG_DAMPING = 36.0
 """Minus the logarithm of by how much less a number of items counts than one that is smaller by the number of points of the circle."""
-
-
-def without(rows: IntArray, others: IntArray) -> IntArray:
-    """Return the rows that are not among a few others."""
-    return rows[~(rows[:, None] == others).any(axis=1)] if len(others) else rows
 
 
 class Union(NamedTuple):
@@ -165,16 +160,7 @@ class Counts(NamedTuple):
 
     def draw(self, rng: np.random.Generator, count: int, removed: IntArray) -> IntArray:
         """Draw so many items of rows other than these: as rows, or, of families, as items."""
-        for _ in range(SIZED_BUDGET):
-            look()
-            found = without(self.alone.draw(rng), removed)
-            if self.parts is not None and len(found) <= count:
-                found = self.parts.items_of(rng, found)
-            if len(found) == count:
-                return found
-        raise BudgetExceededError(
-            f"{SIZED_BUDGET} sets of independent items were drawn, none of {count} items", count=SIZED_BUDGET
-        )
+        return self.alone.draw_sized(rng, count, removed, None if self.parts is None else self.parts.items_of)
 
 
 def circle(count: int) -> AnyArray:

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from ndpp._memory import Memory, n_bytes_of
-from ndpp._types import FloatArray, IntArray
+from ndpp._types import FloatArray
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
 from ndpp.laws.precision import check_given
@@ -23,7 +23,7 @@ from ndpp.samplers.exact import Exact
 from ndpp.samplers.item_by_item import ItemByItem
 from ndpp.samplers.proposer import Asked, Proposer, all_given, check_expected, of_component
 from ndpp.samplers.shared import prepare_ties
-from ndpp.samplers.unions import Proposal, kernel_bytes, propose_from
+from ndpp.samplers.unions import SizedUnion, kernel_bytes
 
 
 def prepare_free(law: Law, asked: Asked) -> Sampler:
@@ -33,30 +33,6 @@ def prepare_free(law: Law, asked: Asked) -> Sampler:
     return _mixture(law, asked) if law.as_kernel is None else _kernel(law.as_kernel, asked)
 
 
-@dataclass(frozen=True, eq=False)
-class KernelPlan:
-    """What draws from a kernel with a background given items that come by themselves, the mean number of proposals, bytes of kernels."""
-
-    given: IntArray
-    proposal: Proposal
-    expected: float
-    n_kernel: int
-    grows: ClassVar[bool] = True
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of all that is kept."""
-        return self.proposal.n_bytes + self.n_kernel
-
-    @property
-    def route(self) -> str:
-        """How T, the part of a sample that costs most, is drawn."""
-        return self.proposal.ties.route
-
-    def __getitem__(self, c: int) -> Proposal:
-        return self.proposal
-
-
 def _kernel(kernel: LowRankKernel, asked: Asked) -> Sampler:
     """Prepare a kernel; refuse sets of a size that would take more than ``MAX_EXPECTED`` proposals on average."""
     if kernel.background is None:
@@ -64,19 +40,17 @@ def _kernel(kernel: LowRankKernel, asked: Asked) -> Sampler:
     narrowed, size = kernel.exclude(asked.exclude), asked.size
     ids = narrowed.catalogue_ids(narrowed.rows_of(asked.given, "given"))
 
-    def propose() -> KernelPlan | None:
+    def union() -> SizedUnion | None:
         rest, tied = narrowed.given_alone(ids)
         if rest is None:
             return None
         alone = np.setdiff1d(ids, tied)
         left = None if size is None else size - len(alone)
-        proposal = propose_from(rest, tied, left, asked.memory.budget, asked.device)
-        expected = float(np.exp(proposal.log_mass - rest.log_mass(tied, left)))
-        return KernelPlan(alone, proposal, expected, kernel_bytes(proposal.ties.kernel, kernel))
+        return SizedUnion.prepare(kernel, rest, tied, alone, left, asked.memory.budget, asked.device)
 
     if size is not None:
         check_given(size, len(ids))
-    found = asked.memory.remember(("proposal", *asked.key), propose)
+    found = asked.memory.remember(("union", *asked.key), union)
     if found is None:
         return all_given(kernel, ids, size)
     check_expected(found.expected)

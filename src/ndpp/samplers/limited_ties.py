@@ -19,11 +19,12 @@ from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp.laws.limits import Limits
 from ndpp.laws.shared import SharedTies
 from ndpp.linalg.tilts import GroupedCoins, TotalCumulants, chances_within, chernoff_tilts
-from ndpp.samplers.components import FurtherItems, Union, without
+from ndpp.samplers.components import FurtherItems, Union
 from ndpp.samplers.family_parts import FamilyParts, FamilyTotals, GivenFamilies
 from ndpp.samplers.proposer import Acceptance, Proposer, towards
 from ndpp.samplers.shared import TiedDrawers, TiedParts, _log_posterior
 from ndpp.samplers.tilted import TiltedComponents
+from ndpp.samplers.unions import without
 
 UNFIT = -12.0
 """Logarithm of the factor of items whose value alone is above a bound."""

@@ -1,21 +1,21 @@
-"""Sets of one component of a distribution: T, whose items come together, and R, whose items come by themselves.
+"""Sets of a kernel with a background: T, whose items come together, and R, whose items come by themselves.
 
-Distribution: P(S) ∝ det(L_S), L = diag(δ) + X W Xᵀ, or that of sets of items of which S are the families. A set of any size is S = T ∪ R: T
-is drawn by :class:`Exact` from the low-rank part, and R item by item; nothing is rejected. Sets of size k are drawn by rejection, from the
-proposal that is accepted more often:
+Distribution: P(S) ∝ det(L_S), L = diag(δ) + X W Xᵀ. A set of any size is S = T ∪ R: T is drawn by :class:`Exact` from the low-rank part,
+and R item by item; nothing is rejected. Sets of size k are drawn by rejection, by the rule that accepts more of them:
 
-* :class:`DisjointParts`: m ∝ e_m(X W Xᵀ) e_{k−m}(δ), T of m items from X W Xᵀ, R of k − m items with odds δ; accepted if T and R do not
-  meet. Expected number of proposals: Σ_m e_m e_{k−m} / e_k(L), small unless some items are in a large part of all baskets.
-* :class:`SizedUnion`: S = T ∪ R of the kernel ρL, with ρ such that k items are expected; accepted if |S| = k. Expected number:
-  1 / P_ρ(|S| = k), about 2.5 standard deviations of the size.
+* m ∝ e_m(X W Xᵀ) e_{k−m}(δ), T of m items from X W Xᵀ, R of k − m items with odds δ; accepted if T and R do not meet. Expected number of
+  proposals: Σ_m e_m e_{k−m} / e_k(L), small unless some items are in a large part of all baskets.
+* S = T ∪ R of the kernel ρL, with ρ such that k items are expected; accepted if |S| = k. Expected number: 1 / P_ρ(|S| = k), about 2.5
+  standard deviations of the size.
 
 Cost per sample: that of T, and O(|R|) for R (:class:`Alone`), independent of n. Preparing takes O(n r²).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import ClassVar
 
 import numpy as np
 
@@ -37,6 +37,9 @@ FREQUENT_ODDS = 1.0
 """Items with larger odds, in more than half of all baskets, are drawn one by one; the others come from a table."""
 SIZED_BUDGET = 10**6
 """Maximum number of sets of independent items that are drawn until one has the wanted size."""
+NO_ROWS = np.empty(0, np.int64)
+
+ItemsOf = Callable[[np.random.Generator, IntArray], IntArray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,105 +87,128 @@ class Alone:
             return rows
         return np.concatenate([rows, self.frequent[rng.random(len(self.frequent)) < self.frequent_p]])
 
-    def draw_sized(self, rng: np.random.Generator, size: int) -> IntArray:
-        """Draw R given its size, by rejection: the odds are such that this size is not rare."""
+    def draw_sized(
+        self, rng: np.random.Generator, size: int, removed: IntArray = NO_ROWS, items_of: ItemsOf | None = None
+    ) -> IntArray:
+        """Draw R without some rows, given its size, by rejection: the odds are such that this size is not rare.
+
+        ``items_of`` draws items of rows, some of each; it is then their number that counts.
+        """
         for _ in range(SIZED_BUDGET):
             look()
-            rows = self.draw(rng)
-            if len(rows) == size:
-                return rows
+            found = without(self.draw(rng), removed)
+            if items_of is not None and len(found) <= size:
+                found = items_of(rng, found)
+            if len(found) == size:
+                return found
         raise BudgetExceededError(
             f"{SIZED_BUDGET} sets of independent items were drawn, none of {size} items", count=SIZED_BUDGET
         )
 
 
-class SizedUnion(NamedTuple):
-    """S = T ∪ R of ρL, accepted if it has ``size`` items (None: always). ``log_mass``: log of all weights proposed, det L_S if accepted."""
+def without(rows: IntArray, others: IntArray) -> IntArray:
+    """Return the rows that are not among a few others."""
+    return rows[~(rows[:, None] == others).any(axis=1)] if len(others) else rows
 
+
+@dataclass(frozen=True, eq=False)
+class SizedUnion:
+    """S = T ∪ R, accepted if it has ``size`` items (None: always), in addition to ``given`` items, which come by themselves.
+
+    ``n_tied`` are the cumulative weights of the number of further items of T, which R must not meet; None if any number of items comes with
+    ρL. ``expected`` is the mean number of proposals, ``n_kernel`` the bytes of kernels that were made for it.
+    """
+
+    given: IntArray
     ties: Exact
     alone: Alone
     size: int | None
-    log_mass: float
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of all that it keeps, but for its kernel."""
-        return n_bytes_of((self.alone, self.ties, self.ties.ladder.memory))
+    n_tied: FloatArray | None
+    expected: float
+    n_kernel: int
+    grows: ClassVar[bool] = True
 
     @classmethod
     def prepare(
-        cls, kernel: LowRankKernel, tied: IntArray, size: int, memory: int, device: str | None = None
-    ) -> SizedUnion:
-        """Choose ρ for the size."""
-        tilted = kernel.tilted_for(size, tied)
-        log_mass = tilted.kernel.log_mass(tied) - size * tilted.log_tilt
-        return cls.of(tilted.kernel, tied, size, memory, log_mass, device)
+        cls, law: LowRankKernel, rest: LowRankKernel, tied: IntArray, given: IntArray, size: int | None, memory: int, device: str | None
+    ) -> SizedUnion:  # fmt: skip
+        """Prepare sets of what is left of a law given items, those that are ``tied``, without a background, among them."""
+        left, apart, n_tied, wanted = rest, rest.odds, None, None
+        log_mass = total = rest.log_mass(tied, size)
+        if size is not None and rest.background is not None:
+            wanted, tilted = rest.check_size(size, given=tied), rest.tilted_for(size, tied)
+            left, apart = tilted.kernel, tilted.kernel.odds
+            log_mass = left.log_mass(tied) - size * tilted.log_tilt
+            # A GPU draws T without regard to its size.
+            found = disjoint_parts(rest, tied, size, tilted.log_tilt) if device in (None, "cpu") else None
+            if found is not None and -np.inf < found[0] < log_mass:
+                log_mass, left, apart, n_tied = found
+        of_ties = size if rest.background is None else None
+        low_rank = left if n_tied is not None else left.low_rank
+        ties = Exact.prepare(low_rank, size=of_ties, given=tied, memory=memory, device=device)
+        expected = float(np.exp(log_mass - total))
+        return cls(given, ties, Alone.prepare(apart), wanted, n_tied, expected, kernel_bytes(ties.kernel, law))
 
-    @classmethod
-    def of(
-        cls,
-        tilted: LowRankKernel,
-        tied: IntArray,
-        size: int | None,
-        memory: int,
-        log_mass: float = np.nan,
-        device: str | None = None,
-    ) -> SizedUnion:
-        """Prepare the parts of the kernel ρL."""
-        ties = Exact.prepare(tilted.low_rank, given=tied, memory=memory, device=device)
-        return cls(ties, Alone.prepare(tilted.odds), size, log_mass)
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of all that it keeps."""
+        return n_bytes_of((self.alone, self.ties, self.ties.ladder.memory)) + self.n_kernel
+
+    @property
+    def route(self) -> str:
+        """How T, the part of a sample that costs most, is drawn."""
+        return self.ties.route
+
+    def __getitem__(self, c: int) -> SizedUnion:
+        return self
 
     def propose(self, rng: np.random.Generator) -> IntArray | None:
         """Return S, as items of the catalogue, or None. Only where the numbers of items allow it T is drawn, which costs most."""
         if self.size is None:
-            return joined(self, self.ties.draw(rng).rows, self.alone.draw(rng))
-        m, apart = self.ties.draw_count(rng), self.alone.draw(rng)
-        n_together = m + len(self.ties.given)
-        if max(n_together, len(apart)) > self.size or n_together + len(apart) < self.size:
-            return None
-        return joined(self, self.ties.draw_rows(rng, m), apart)
+            together, apart = self.ties.draw(rng).rows, self.alone.draw(rng)
+        elif self.n_tied is not None:
+            together = self.ties.draw_rows(rng, look_up_cdf(self.n_tied, rng.random()))
+            apart = self.alone.draw_sized(rng, self.size - len(together))
+        else:
+            m, apart = self.ties.draw_count(rng), self.alone.draw(rng)
+            n_together = m + len(self.ties.given)
+            if max(n_together, len(apart)) > self.size or n_together + len(apart) < self.size:
+                return None
+            together = self.ties.draw_rows(rng, m)
+        rows = np.union1d(together, apart)
+        return self.ties.kernel.catalogue_ids(rows) if self.size in (None, len(rows)) else None
 
 
-class DisjointParts(NamedTuple):
-    """T of m further items, m by ``cdf``, and R of the others, accepted if they do not meet."""
+def disjoint_parts(
+    kernel: LowRankKernel, tied: IntArray, size: int, start: float
+) -> tuple[float, LowRankKernel, FloatArray, FloatArray]:
+    """Return the log of all weights e_m(X W Xᵀ) e_{k−m}(δ), the kernel X W Xᵀ, the odds of R, and the cumulative weights of m.
 
-    ties: Exact
-    alone: Alone
-    size: int
-    log_mass: float
-    cdf: FloatArray
+    They are computed under ρL, with ρ such that T and R together have about as many items as wanted; the search begins at ``start``.
+    """
+    low_rank = LowRankKernel(kernel.X, kernel.W, support=kernel.support, magnitudes=kernel._magnitudes)
+    q, left = low_rank.q_rows(low_rank.rows_of(tied)), size - len(tied)
 
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of all that it keeps, but for its kernel."""
-        return n_bytes_of((self.alone, self.ties, self.ties.ladder.memory))
-
-    @classmethod
-    def prepare(cls, kernel: LowRankKernel, tied: IntArray, size: int, memory: int) -> DisjointParts:
-        """Weigh e_m(X W Xᵀ) e_{k−m}(δ) under ρL, with ρ such that T and R together have about as many items as wanted."""
-        low_rank = LowRankKernel(kernel.X, kernel.W, support=kernel.support, magnitudes=kernel._magnitudes)
-        q, left = low_rank.q_rows(low_rank.rows_of(tied)), size - len(tied)
-
-        def moments(log_tilt: float) -> tuple[float, float]:
-            odds = np.exp(log_tilt) * kernel.odds
-            Z = tilted_law(low_rank.coordinates, float(np.exp(log_tilt)), q).marginal
-            mean, variance = np.trace(Z) + (odds / (1 + odds)).sum(), (odds / (1 + odds) ** 2).sum()
-            return float(mean), float(variance + np.trace(Z) - np.einsum("ij,ji->", Z, Z))
-
-        log_tilt = solve_tilt(moments, left, kernel.tilted_for(size, tied).log_tilt, deviations=0.3)
+    def moments(log_tilt: float) -> tuple[float, float]:
         odds = np.exp(log_tilt) * kernel.odds
-        together = tilted_law(low_rank.coordinates, float(np.exp(log_tilt)), q)
-        apart = independent_sizes(odds)
-        weights = np.array([chance * apart[left - m] for m, chance in enumerate(together.law[: left + 1])])
-        with np.errstate(divide="ignore"):
-            log_mass = float(np.log(weights.sum()) + together.log_weight + np.log1p(odds).sum() - size * log_tilt)
-        ties = Exact.prepare(low_rank, given=tied, memory=memory)
-        return cls(ties, Alone.prepare(odds), size, log_mass, np.cumsum(weights))
+        Z = tilted_law(low_rank.coordinates, float(np.exp(log_tilt)), q).marginal
+        mean, variance = np.trace(Z) + (odds / (1 + odds)).sum(), (odds / (1 + odds) ** 2).sum()
+        return float(mean), float(variance + np.trace(Z) - np.einsum("ij,ji->", Z, Z))
 
-    def propose(self, rng: np.random.Generator) -> IntArray | None:
-        """Return S, as items of the catalogue, or None."""
-        together = self.ties.draw_rows(rng, look_up_cdf(self.cdf, rng.random()))
-        return joined(self, together, self.alone.draw_sized(rng, self.size - len(together)))
+    log_tilt = solve_tilt(moments, left, start, deviations=0.3)
+    odds = np.exp(log_tilt) * kernel.odds
+    together = tilted_law(low_rank.coordinates, float(np.exp(log_tilt)), q)
+    apart = independent_sizes(odds)
+    weights = np.array([chance * apart[left - m] for m, chance in enumerate(together.law[: left + 1])])
+    with np.errstate(divide="ignore"):
+        log_mass = float(np.log(weights.sum()) + together.log_weight + np.log1p(odds).sum() - size * log_tilt)
+    return log_mass, low_rank, odds, np.cumsum(weights)
+
+
+def independent_sizes(odds: FloatArray) -> FloatArray:
+    """Return the distribution of the number of items that come by themselves with these odds."""
+    coins = Coins(odds / (1 + odds), np.empty((len(odds), 0)))
+    return SizeLaw.prepare(np.empty((0, 0)), lambda: [coins], len(odds)).distribution()
 
 
 def kernel_bytes(kernel: LowRankKernel, law: LowRankKernel | None = None) -> int:
@@ -197,34 +223,3 @@ def _parts(kernel: LowRankKernel) -> dict[int, object]:
     rows = [row.source if isinstance(row, Multiplied) else row for row in rows]
     rows = [row.base if isinstance(row, np.ndarray) and row.base is not None else row for row in rows]
     return {id(part): part for part in (*rows, vars(kernel).get("coordinates"))}
-
-
-Proposal: TypeAlias = SizedUnion | DisjointParts
-
-
-def joined(parts: Proposal, together: IntArray, apart: IntArray) -> IntArray | None:
-    """Return the union of T and R, rows of the support, as items of the catalogue; None if it does not have the wanted size."""
-    rows = np.union1d(together, apart)
-    return parts.ties.kernel.catalogue_ids(rows) if parts.size in (None, len(rows)) else None
-
-
-def independent_sizes(odds: FloatArray) -> FloatArray:
-    """Return the distribution of the number of items that come by themselves with these odds."""
-    coins = Coins(odds / (1 + odds), np.empty((len(odds), 0)))
-    return SizeLaw.prepare(np.empty((0, 0)), lambda: [coins], len(odds)).distribution()
-
-
-def propose_from(
-    kernel: LowRankKernel, tied: IntArray, size: int | None, memory: int, device: str | None = None
-) -> Proposal:
-    """Return what proposes sets of the kernel that contain ``tied``, items without a background; ``size`` counts them."""
-    if kernel.background is None:
-        ties = Exact.prepare(kernel, size=size, given=tied, memory=memory, device=device)
-        return SizedUnion(ties, Alone.prepare(np.zeros(kernel.n_rows)), None, kernel.log_mass(tied, size))
-    if size is None:
-        return SizedUnion.of(kernel, tied, None, memory, kernel.log_mass(tied), device)
-    union = SizedUnion.prepare(kernel, tied, kernel.check_size(size, given=tied), memory, device)
-    if device not in (None, "cpu"):  # a GPU draws T without regard to its size
-        return union
-    parts = DisjointParts.prepare(kernel, tied, size, memory)
-    return parts if -np.inf < parts.log_mass < union.log_mass else union

@@ -44,7 +44,6 @@ from ndpp.samplers.gpu.laws import UnionEngine
 from ndpp.samplers.gpu.proposals import Streams, accept
 from ndpp.samplers.gpu.schedule import PILOT_TOLERANCES, Stage
 from ndpp.samplers.gpu.sets import DeviceLost
-from ndpp.samplers.unions import SizedUnion
 
 on = partial(drawn_by, ExactEngine)
 
@@ -58,11 +57,7 @@ def test_kernels_with_a_background(size: int | None, given: tuple[int, ...], dev
     size = None if size is None else max(size, len(given) + 1)
     plain = kernel.sampler(size=size, given=given)
     union = plain.drawers[0]
-    if not isinstance(union, SizedUnion):
-        union = SizedUnion.prepare(
-            kernel.given_alone(given)[0], np.intersect1d(given, [0, 2, 7]), size - len(plain.given), 2**24
-        )
-    union = union._replace(ties=on(device, union.ties))
+    union = dataclasses.replace(union, ties=on(device, union.ties))
     sampler = dataclasses.replace(plain, drawers=(union,))
     sampler = dataclasses.replace(sampler, engine=UnionEngine.prepare(sampler, union, torch.device(device)))
     draws = sampler.sample(1_000, rng=3)
