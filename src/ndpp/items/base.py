@@ -23,5 +23,8 @@ def check_total(total: float) -> None:
 def look_up_cdf(cdf: FloatArray, uniform: float) -> int:
     """Return an index with probability ∝ its weight, given the sums of all weights and a uniform in [0, 1); never one of weight zero."""
     place = np.searchsorted(cdf, uniform * cdf[-1], side="right")
-    # A uniform just below one may round to the total itself; it gets the last index that has any weight.
-    return int(min(place, np.searchsorted(cdf, cdf[-1])))
+    if (
+        place == cdf.size
+    ):  # a uniform just below one may round to the total itself; it gets the last index that has any weight
+        place = np.searchsorted(cdf, cdf[-1])
+    return int(place)

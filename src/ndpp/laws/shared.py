@@ -445,8 +445,8 @@ class SharedTies(Mixture):
         return solve_each(moments, wanted, np.zeros(len(self.odds)), max_step=10.0)
 
     def largest_of_rows(self, rows: IntArray, c: int) -> IntArray:
-        """Return the largest number of items that some rows have in component c."""
-        return np.asarray(self.touched.tilted_odds(0.0, [c], rows)[0] > 0)
+        """Return the largest number of items that some rows have in component c, where they can occur."""
+        return np.ones(len(rows), np.int64)
 
     def _has_sets(self, ids: IntArray, size: int) -> bool:
         """Return whether a component has the items and is large enough: it has sets of all sizes in between."""

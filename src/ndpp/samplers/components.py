@@ -52,7 +52,8 @@ KEPT_SIDES = 256
 RARE, ROUNDING = 1e-4, 1e-7
 """Probability below which a number of items is drawn with a finer tilt, and a bound of its error with any tilt."""
 LOG_DAMPING = 36.0
-"""Minus the logarithm of by how much less a number of items counts than one that is smaller by the number of points of the circle."""
+"""With N points of the circle, a number of items m + N is mistaken for m with a weight of exp(−36)."""
+NO_VALUES = np.empty((1, 0))
 
 
 class Union(NamedTuple):
@@ -173,18 +174,23 @@ class FurtherItems(NamedTuple):
 
     T, which costs most, is accepted with probability P(|R ∖ T| = what is missing) / ``bound``, and then R is drawn with so many items.
     ``counts(m, T ∪ J)`` tells how many items R ∖ T ∖ J has and draws m of them, with a finer tilt if its third argument is true; ``parts``
-    and ``families`` are those of families and of given items.
+    and ``families`` are those of families and of given items. ``room`` (J,) is what given items leave of upper bounds on totals of
+    ``values`` (J, n).
     """
 
     union: Union
     left: int | None
     counts: Callable[[int, IntArray, bool], Counts]
     bound: float
-    parts: FamilyParts | None
-    families: GivenFamilies | None
+    parts: FamilyParts | None = None
+    families: GivenFamilies | None = None
+    values: FloatArray = NO_VALUES
+    room: FloatArray = NO_VALUES[0]
 
     def propose(self, rng: np.random.Generator) -> IntArray | None:
         """Return the further items of a set, as items of the catalogue, or None if there are too many or too few of them."""
+        if len(self.room):
+            return self._within_room(rng)
         tied = self.union.draw_tied(rng)
         if self.left is None:
             return self.items(rng, np.union1d(tied, self.union.draw_apart(rng)))
@@ -203,6 +209,14 @@ class FurtherItems(NamedTuple):
             return None
         others = counts.draw(rng, count, removed)
         return np.concatenate([items, self.items_of(rng, others) if self.parts is None else others])
+
+    def _within_room(self, rng: np.random.Generator) -> IntArray:
+        """Return further items of any number, or too many of them: R is drawn first, and T only if R leaves room."""
+        apart = self.union.draw_apart(rng)
+        found = self.items(rng, apart)
+        if (self.values[:, found].sum(axis=1) > self.room).any():
+            return found
+        return np.concatenate([found, self.items_of(rng, without(self.union.draw_tied(rng), apart))])
 
     def items(self, rng: np.random.Generator, rows: IntArray) -> IntArray:
         """Return the items of rows, and further ones of given families."""

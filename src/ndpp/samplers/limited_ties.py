@@ -10,21 +10,21 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ndpp._memory import Memory, n_bytes_of
 from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp.laws.limits import Limits
+from ndpp.laws.patterns import Patterns
 from ndpp.laws.shared import SharedTies
 from ndpp.linalg.tilts import GroupedCoins, TotalCumulants, chances_within, chernoff_tilts
-from ndpp.samplers.components import FurtherItems, Union
-from ndpp.samplers.family_parts import FamilyParts, FamilyTotals, GivenFamilies
+from ndpp.samplers.components import FurtherItems
+from ndpp.samplers.family_parts import FamilyTotals
 from ndpp.samplers.proposer import Acceptance, Proposer, towards
-from ndpp.samplers.shared import TiedDrawers, TiedParts, _log_posterior
+from ndpp.samplers.shared import TiedDrawers, TiedParts, Tilt, _log_posterior
 from ndpp.samplers.tilted import TiltedComponents
-from ndpp.samplers.unions import without
 
 UNFIT = -12.0
 """Logarithm of the factor of items whose value alone is above a bound."""
@@ -143,24 +143,7 @@ class LimitTilts:
         return found, is_tilted
 
 
-class Apart(NamedTuple):
-    """Further items of sets: those of R are drawn first, and T, which costs most, only if they leave room within the limits."""
-
-    drawer: FurtherItems
-    values: FloatArray
-    room: FloatArray
-
-    def propose(self, rng: np.random.Generator) -> IntArray:
-        """Return the further items, or too many of them."""
-        union = self.drawer.union
-        apart = union.draw_apart(rng)
-        found = self.drawer.items(rng, apart)
-        if (self.values[:, found].sum(axis=1) > self.room).any():
-            return found
-        return np.concatenate([found, self.drawer.items_of(rng, without(union.draw_tied(rng), apart))])
-
-
-class LimitedDrawers:
+class LimitedDrawers(TiedDrawers):
     """What draws the further items of sets from the components of :class:`LimitTilts`; what it prepares stays with the mixture.
 
     ``room`` is what given items leave of the upper bounds.
@@ -169,34 +152,31 @@ class LimitedDrawers:
     def __init__(
         self, tilts: LimitTilts, key: bytes, parts: TiedParts, ids: IntArray, is_tilted: BoolArray, room: FloatArray
     ) -> None:
-        self.tilts, self.key, self.parts, self.ids, self.is_tilted, self.room = tilts, key, parts, ids, is_tilted, room
-        self.others = TiedDrawers(parts, ids, None, np.zeros(len(is_tilted), np.int64))
-        self._families: dict[int, GivenFamilies] = {}  # of each component, those of the given items
+        super().__init__(parts, ids, None, np.zeros(len(is_tilted)))
+        self.tilts, self.key, self.is_tilted, self.room = tilts, key, is_tilted, room
 
-    def __getitem__(self, c: int) -> Apart:
-        return Apart(self._drawer(c), self.tilts.values, self.room)
+    def __reduce__(self) -> tuple[type[LimitedDrawers], tuple[object, ...]]:
+        return LimitedDrawers, (self.tilts, self.key, self.parts, self.ids, self.is_tilted, self.room)
+
+    def tilt(self, c: int) -> Tilt:
+        """Return the key of the limits, if component c is tilted."""
+        return self.key if self.is_tilted[c] else 0.0
+
+    def components(self) -> TiltedComponents:
+        """Return the tilted components."""
+        return self.tilts.components
+
+    def patterns(self, c: int) -> Patterns:
+        """Return the patterns of the families of component c."""
+        plain, memory = self.parts.mixture.patterns, self.parts.memory
+        if plain is None or not self.is_tilted[c]:
+            return super().patterns(c)
+        return memory.remember((c, self.key, "patterns"), lambda: self.tilts.components.patterns(plain, c))
 
     def _drawer(self, c: int) -> FurtherItems:
-        if not self.is_tilted[c]:
-            return self.others[c]
-        components, mixture, memory = self.tilts.components, self.parts.mixture, self.parts.memory
-        keep, plain = memory.remember, mixture.patterns
-        union = keep((self.key, c), lambda: Union.prepare(components.single(mixture, c), 0, memory.budget))
-        if plain is None:
-            return FurtherItems(union.given(mixture.base.rows_of(self.ids)), None, _no_counts, 1.0, None, None)
-        patterns = keep((self.key, c, "patterns"), lambda: components.patterns(plain, c))
-        parts = keep((self.key, c, "parts"), lambda: FamilyParts.of(patterns, mixture.odds[c]))
-        if c not in self._families:
-            given = GivenFamilies.of(patterns, patterns.touched_by(self.ids))
-            self._families[c] = given.weighed(mixture.odds[c])
-        families = self._families[c]
-        return FurtherItems(union.given(families.families), None, _no_counts, 1.0, parts, families)
+        return super()._drawer(c)._replace(values=self.tilts.values, room=self.room)
 
 
 def _log_factors(theta: FloatArray, values: FloatArray, unfit: FloatArray, which: Any, items: Any) -> FloatArray:
     """Return log s of some components and items."""
     return np.asarray(theta[which] @ values[:, items] + unfit[items])
-
-
-def _no_counts(count: int, removed: IntArray, is_fine: bool) -> Any:
-    raise AssertionError("sets of any size need no counts")

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import isqrt
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from scipy.special import gammaln, ive, xlogy
@@ -43,6 +43,8 @@ from ndpp.samplers.family_parts import FamilyFactors, FamilyParts, GivenFamilies
 from ndpp.samplers.proposer import MAX_EXPECTED, Acceptance, Asked, Proposer, all_given, check_expected
 from ndpp.samplers.tilted import TiltedComponents, log_weights, products
 
+Tilt: TypeAlias = float | bytes
+"""What tells the tilts of a component apart: its rung, or the key of limits; 0 for none."""
 RUNG, FINE = 0.25, 64
 """log ρ is a multiple of this, or of its ``FINE``-th part."""
 COMMON = 0.15
@@ -83,7 +85,7 @@ def prepare_components(law: Law, memory: int, left: int | None = None) -> None:
         look()
         if parts.memory.n_bytes > PREPARED * parts.memory.budget:
             return
-        parts.union(c, float(rungs[c]), partial(parts.tilted, parts.aim(left or 0)))
+        parts.union(c, float(rungs[c]), lambda: parts.tilted(parts.aim(left or 0)).components)
 
 
 def prepare_given(law: Law, baskets: Baskets, memory: int) -> None:
@@ -154,20 +156,20 @@ class TiedParts:
 
         return self.rows.remember_many(rows.tolist(), make)
 
-    def union(self, c: int, rung: float, tilted: Callable[[], RungTilts] | None = None) -> Union:
-        """Return what draws from component c, with the odds of its items times exp(rung · RUNG), as those of ``tilted()`` are."""
+    def union(self, c: int, tilt: Tilt = 0.0, tilted: Callable[[], TiltedComponents] | None = None) -> Union:
+        """Return what draws from component c, with the odds of its items as those of ``tilted()`` are; tilt 0: as they are."""
 
         def make() -> Union:
-            if tilted is None or not rung:
+            if tilted is None or not tilt:
                 return Union.prepare(self.mixture.touched, c, self.memory.budget)
-            return Union.prepare(tilted().components.single(self.mixture, c), 0, self.memory.budget)
+            return Union.prepare(tilted().single(self.mixture, c), 0, self.memory.budget)
 
-        return self.memory.remember((c, rung), make)
+        return self.memory.remember((c, tilt), make)
 
-    def parts(self, c: int, rung: float) -> FamilyParts:
-        """Return the patterns of the families of component c."""
+    def parts(self, c: int, tilt: Tilt, patterns: Patterns) -> FamilyParts:
+        """Return these patterns of the families of component c."""
         odds = self.mixture.odds[c]
-        return self.memory.remember((c, rung, "parts"), lambda: FamilyParts.of(self.patterns(rung), odds))
+        return self.memory.remember((c, tilt, "parts"), lambda: FamilyParts.of(patterns, odds))
 
     def patterns(self, rung: float) -> Patterns:
         """Return the patterns of all components with the odds of items times exp(rung · RUNG)."""
@@ -201,7 +203,7 @@ class TiedParts:
         if patterns is None:
             return Counts.of_items(odds, log_rho, n_nodes)
         rung, z, state_odds = rung + tilt, circle(n_nodes), self.mixture.odds[c]
-        tilted, parts = self.patterns(rung), self.parts(c, rung)
+        tilted, parts = self.patterns(rung), self.parts(c, rung, self.patterns(rung))
         groups: FamilyFactors | FamilyGroups
         if tilted.log_totals.max(initial=0.0) < MOST_LOG:
             products = self.memory.remember((rung, n_nodes, "totals"), lambda: products_at(tilted, z))
@@ -368,17 +370,46 @@ class TiedDrawers:
     ) -> None:
         self.parts, self.ids, self.left, self.rungs, self.is_fine, self.aim = parts, ids, left, rungs, is_fine, aim
         self.bounds = np.ones(len(rungs)) if bounds is None else bounds
-        self._families: dict[int, GivenFamilies] = {}  # of each component, those of the given items
+        self._made: dict[int, FurtherItems] = {}  # of components that are still in memory
         self._expected: float | None = None
 
     def __reduce__(self) -> Any:
         return TiedDrawers, (self.parts, self.ids, self.left, self.rungs, self.bounds, self.is_fine, self.aim)
 
     def __getitem__(self, c: int) -> FurtherItems:
-        (union, families), rung = self.given(c), float(self.rungs[c])
-        counts = partial(self.parts.counts, c, rung, odds=union.alone.odds)
-        parts = None if families is None else self.parts.parts(c, rung)
-        return FurtherItems(union, self.left, counts, float(self.bounds[c]), parts, families)
+        memory = self.parts.memory
+        if c not in self._made or (c, self.tilt(c)) not in memory:
+            self._made = {other: made for other, made in self._made.items() if (other, self.tilt(other)) in memory}
+            self._made[c] = self._drawer(c)
+        return self._made[c]
+
+    def tilt(self, c: int) -> Tilt:
+        """Return what component c is tilted by; 0 for nothing."""
+        return float(self.rungs[c])
+
+    def components(self) -> TiltedComponents:
+        """Return the tilted components."""
+        return self.parts.tilted(self.aim, self.is_fine).components
+
+    def patterns(self, c: int) -> Patterns:
+        """Return the patterns of the families of component c."""
+        return self.parts.patterns(float(self.rungs[c]))
+
+    def _drawer(self, c: int) -> FurtherItems:
+        union, mixture, bound = (
+            self.parts.union(c, self.tilt(c), self.components),
+            self.parts.mixture,
+            float(self.bounds[c]),
+        )
+        counts = partial(self.parts.counts, c, float(self.rungs[c]), odds=union.alone.odds)
+        if mixture.patterns is None:
+            return FurtherItems(union.given(self._rows), self.left, counts, bound)
+        patterns = self.patterns(c)
+        families, parts = (
+            GivenFamilies.of(patterns, self._touched).weighed(mixture.odds[c]),
+            self.parts.parts(c, self.tilt(c), patterns),
+        )
+        return FurtherItems(union.given(families.families), self.left, counts, bound, parts, families)
 
     @cached_property
     def _touched(self) -> Touched:
@@ -389,17 +420,6 @@ class TiedDrawers:
     @cached_property
     def _rows(self) -> IntArray:
         return self.parts.mixture.base.rows_of(self.ids)
-
-    def given(self, c: int) -> tuple[Union, GivenFamilies | None]:
-        """Return component c given the items, and their families."""
-        rung, mixture = float(self.rungs[c]), self.parts.mixture
-        union = self.parts.union(c, rung, partial(self.parts.tilted, self.aim, self.is_fine))
-        if mixture.patterns is None:
-            return union.given(self._rows), None
-        if c not in self._families:
-            given = GivenFamilies.of(self.parts.patterns(rung), self._touched)
-            self._families[c] = given.weighed(mixture.odds[c])
-        return union.given(self._families[c].families), self._families[c]
 
     def expected(self, cdf: FloatArray) -> float:
         """Return the mean number of proposals per draw, from the chances of the wanted size in the likely components."""
