@@ -419,7 +419,7 @@ class TiedDrawers:
 
     @cached_property
     def _rows(self) -> IntArray:
-        return self.parts.mixture.base.rows_of(self.ids)
+        return np.searchsorted(self.parts.mixture.base.support, self.ids)
 
     def expected(self, cdf: FloatArray) -> float:
         """Return the mean number of proposals per draw, from the chances of the wanted size in the likely components."""
@@ -501,7 +501,7 @@ def _log_posterior(parts: TiedParts, ids: IntArray) -> FloatArray:
     ties, (touched, within) = mixture.touched, mixture.touched_rows(mixture.one_basket(ids))
     if not ties.base.can_occur(touched.indices).all():
         return np.full(len(mixture.weights), -np.inf)
-    rows, out = ties.base.rows_of(touched.indices), mixture._log_weights + np.reshape(within, -1)
+    rows, out = np.searchsorted(ties.base.support, touched.indices), mixture._log_weights + np.reshape(within, -1)
     q = ties.base.q_rows(rows)
     return log_weights(out, q, ties.tilted_odds(0.0, rows=rows), parts.sides(rows, q), ties._state.errors)
 
@@ -540,8 +540,8 @@ def prepare_ties(mixture: SharedTies, asked: Asked) -> Sampler:
     ids, excluded = asked.given, asked.exclude
     size = None if asked.size is None else check_given(asked.size, len(ids))
     left = mixture.largest_given(ids).max() - len(excluded)
-    is_few = asked.device is None and left >= (size or 0) and not len(np.intersect1d(ids, excluded))
-    if len(excluded) and is_few:
+    is_few = len(excluded) and asked.device is None and left >= (size or 0) and not np.isin(ids, excluded).any()
+    if is_few:
         weights, drawers = begin(TiedParts(mixture, asked.memory), ids, size)
         if weights @ mixture.chances_alone(excluded).sum(axis=1) <= AVOIDED * weights.sum():
             never = Limits.of([Limit(excluded.tolist(), most=0, name="excluded")], mixture)

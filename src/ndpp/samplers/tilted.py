@@ -92,7 +92,7 @@ class TiltedComponents:
         self._know(mixture, which)
         at, within = self._within_rows(mixture, ids, which)
         base = mixture.touched.base
-        out, rows = mixture._log_weights[which] + self.log_change[which] + within, base.rows_of(at)
+        out, rows = mixture._log_weights[which] + self.log_change[which] + within, np.searchsorted(base.support, at)
         q = base.q_rows(rows)
         sides = [self._side(parts.rows, row, x, which) for row, x in zip(rows.tolist(), q)]
         return log_weights(out, q, self.odds[np.ix_(which, at)], sides, self.errors[which])
