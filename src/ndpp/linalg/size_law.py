@@ -33,7 +33,7 @@ from ndpp.linalg.coordinates import Coordinates, Core
 from ndpp.linalg.operations import NUMPY, Array, Operations
 from ndpp.linalg.scaling import EPS, rounding_of
 from ndpp.linalg.schur import condition_on, condition_or_zero, judged_minor, row_basis
-from ndpp.linalg.tilts import solve_tilt, tilt_of_coins
+from ndpp.linalg.tilts import MOST_TILT, solve_tilt, tilt_of_coins
 
 ZERO_WEIGHT = 1e-12
 """If the probability of a size is below this even when tilted towards it, the size cannot occur."""
@@ -110,11 +110,10 @@ def law_of_sum(mu: AnyArray) -> FloatArray:
 def tilt_for(coords: Coordinates, size: int, given: FloatArray | None = None) -> float:
     """Return ρ > 0 under which a sample that contains the given rows has ``size`` items on average, to within 0.3."""
     left = size - (0 if given is None else len(given))
-    most = np.inf if coords.eigenvalues is not None else LOG_ROOM - 2 * float(np.log(coords.scale.min()))
+    is_diagonal = coords.eigenvalues is not None
+    most = MOST_TILT if is_diagonal else LOG_ROOM - 2 * float(np.log(coords.scale.min(initial=np.inf)))
 
     def moments(log_tilt: float) -> tuple[float, float]:
-        if log_tilt > most:
-            return np.nan, np.nan  # ends the search
         if left == size and coords.eigenvalues is not None:
             f = 1 / (1 + np.exp(-log_tilt) / coords.eigenvalues)
             return float(f.sum()), float((f * (1 - f)).sum())
@@ -124,7 +123,7 @@ def tilt_for(coords: Coordinates, size: int, given: FloatArray | None = None) ->
 
     # As if B were the diagonal matrix of its scale.
     start = tilt_of_coins(2 * np.log(coords.scale), min(max(size, 0.3), coords.rank - 0.3))
-    return float(np.exp(min(solve_tilt(moments, left, start), most)))
+    return float(np.exp(solve_tilt(moments, left, min(start, most), most_tilt=most)))
 
 
 def log_elementary(coords: Coordinates, size: int, given: FloatArray | None = None) -> tuple[float, float]:

@@ -50,6 +50,7 @@ def solve_tilts(
     max_step: float = 3.0,
     unit: float = 0.0,
     least_variance: float = LEAST_VARIANCE,
+    least_tilt: float = -MOST_TILT,
     most_tilt: float = MOST_TILT,
     max_steps: int = MAX_STEPS,
 ) -> FloatArray:
@@ -70,8 +71,8 @@ def solve_tilts(
         Where to begin.
     within, deviations : float
         A mean is good enough if it differs from what is wanted by no more than ``within``, or by this many standard deviations.
-    max_step, most_tilt : float
-        Largest step, and largest |θ|.
+    max_step, least_tilt, most_tilt : float
+        Largest step, and bounds of θ.
     unit : float
         If positive, steps are multiples of it, and a distribution is done once the nearest multiple is zero.
     least_variance : float
@@ -83,7 +84,7 @@ def solve_tilts(
     bounds = np.stack([np.broadcast_to(np.asarray(bound, np.float64), theta.shape) for bound in (low, high)])
     step, slope, longest = np.zeros_like(theta), np.full(len(theta), np.inf), np.full(len(theta), float(max_step))
     moving = np.arange(len(theta))
-    for _ in range(max_steps):
+    for left in reversed(range(max_steps)):
         look()
         x, (least, most), (mean, covariance) = theta[moving], bounds[:, moving], moments(theta[moving], moving)
         is_exact, side = least == most, np.where(x == 0, 1.0 * (mean < least) - (mean > most), np.sign(x))
@@ -94,14 +95,14 @@ def solve_tilts(
         half = _on_grid(step[moving] / 2, unit, np.trunc)
         ahead = x + _on_grid(_newton(gap, H, longest[moving]), unit, np.round)
         ahead = np.where(is_exact | (ahead * side > 0), ahead, 0.0)
-        new = np.where(too_far, x - step[moving] + half, ahead).clip(-most_tilt, most_tilt)
+        new = np.where(too_far, x - step[moving] + half, ahead).clip(least_tilt, most_tilt)
         step[moving] = np.where(too_far, half, new - x)
         reach = np.where(too_far, np.abs(half), np.minimum(2 * longest[moving, None], max_step))
         longest[moving] = reach.max(axis=1)
         slope[moving] = np.where(too_far[:, 0], slope[moving] / 2, -(gap * step[moving]).sum(axis=1))
         goes_on = ~good.all(axis=1) & (new != x).any(axis=1)
         moving = moving[goes_on]
-        if not len(moving):
+        if not len(moving) or not left:
             break
         theta[moving] = new[goes_on]
     return theta
@@ -119,7 +120,7 @@ def _newton(gap: FloatArray, H: FloatArray, longest: FloatArray) -> FloatArray:
     """Return Newton steps, of at most these lengths; 0 where moments are no numbers."""
     step = -gap / H[:, :, 0] if gap.shape[1] == 1 else -np.linalg.solve(H, gap[:, :, None])[:, :, 0]
     step = np.nan_to_num(step)
-    return step * (longest / np.maximum(longest, np.abs(step).max(axis=1, initial=TINY)))[:, None]
+    return np.asarray(step * (longest / np.maximum(longest, np.abs(step).max(axis=1, initial=TINY)))[:, None])
 
 
 def _on_grid(step: FloatArray, unit: float, rounding: Callable[[FloatArray], FloatArray]) -> FloatArray:
@@ -287,5 +288,5 @@ def towards_limits(
     moments: Moments, low: FloatArray, high: FloatArray, start: FloatArray, **options: float
 ) -> FloatArray:
     """Return θ towards limits whose values are at most about 1; ``options`` as in :func:`solve_tilts`."""
-    bounded = {"within": 0.0, "max_step": 4.0, "least_variance": 1e-6, "most_tilt": MOST_LOG_FACTOR} | options
-    return solve_tilts(moments, low, high, start, **bounded)  # type: ignore[arg-type]
+    bounded = {"within": 0.0, "max_step": 4.0, "least_variance": 1e-6, "least_tilt": -MOST_LOG_FACTOR} | options
+    return solve_tilts(moments, low, high, start, most_tilt=MOST_LOG_FACTOR, **bounded)  # type: ignore[arg-type]

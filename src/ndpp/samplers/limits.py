@@ -137,23 +137,25 @@ def _tilted(
 ) -> tuple[FloatArray, LowRankKernel]:
     """Return θ and the kernel under it; p are the inclusion probabilities of items that are not given.
 
-    Items are taken to be independent for the variances of c, but not for its means. Steps end where precision ends.
+    Items are taken to be independent for the variances of c, but not for its means. θ ends where precision ends.
     """
-    unit, found, most_error = left.values.max(axis=1).clip(TINY), kernel, max(WARN_ERROR / 10, 2 * kernel._free_error)
-    values = left.values / unit[:, None]
+    unit, most_error = left.values.max(axis=1).clip(TINY), max(WARN_ERROR / 10, 2 * kernel._free_error)
+    values, found = left.values / unit[:, None], (np.zeros(len(whole)), kernel)
 
-    def moments(theta: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray]:
+    def moments(scaled: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray]:
         nonlocal found
-        q = p
+        theta, q = scaled[0] / unit, p
         if theta.any():
             try:
-                found = kernel.tilt(np.exp((theta[0] / unit @ whole.values).clip(-MOST_LOG_FACTOR, MOST_LOG_FACTOR)))
-                q = found.inclusion_probabilities(asked.size, asked.given)
+                tilted = kernel.tilt(np.exp((theta @ whole.values).clip(-MOST_LOG_FACTOR, MOST_LOG_FACTOR)))
+                if tilted._free_error > most_error:
+                    raise PrecisionError("the tilt costs too many digits")
+                q = tilted.inclusion_probabilities(asked.size, asked.given)
+                q[asked.given], found = 0.0, (theta, tilted)
             except (PrecisionError, InvalidInputError):
-                q = np.full_like(p, np.nan)
-            q = np.where(np.isin(np.arange(len(q)), asked.given), 0.0, q if found._free_error <= most_error else np.nan)
+                q = np.full_like(p, np.nan)  # too far
         return (values @ q)[None], ((values * (q * (1 - q))) @ values.T)[None]
 
     start = np.zeros((1, len(whole)))
-    theta = towards_limits(moments, left.low / unit, left.high / unit, start, deviations=0.3, max_steps=MAX_TILTS)
-    return theta[0] / unit, found
+    towards_limits(moments, left.low / unit, left.high / unit, start, deviations=0.3, max_steps=MAX_TILTS)
+    return found
