@@ -58,9 +58,10 @@ class Lists(NamedTuple):
     def prepared(self, law: Law, customers: Customers | None = None) -> Prepared:
         """Return the model with the table of --table, which --limit needs, and customers."""
         options, table = self.options, None
+        needing = [one.option for one in CONDITIONS if "--table" in one.options]
         require(
-            bool(options.limit) == (options.table is not None),
-            "--limit and --table go together: the table says what limits count and add up",
+            any(getattr(options, name) for name in needing) == (options.table is not None),
+            f"--{' or --'.join(needing)} and --table go together: the table says what limits count and add up",
         )
         if options.table is not None:
             table = ItemTable.read(Source(options.table).target, law, ids=self.ids, encoding=self.encoding)
