@@ -54,8 +54,8 @@ class Options(Names):
 
     def argument(self, argument: str) -> str:
         """Return the name of the option."""
-        option = "--" + ALIASES.get(argument, argument).replace("_", "-")
-        return option if option in self.known else argument
+        options = (f"--{name.replace('_', '-')}" for name in (argument, ALIASES.get(argument, argument)))
+        return next((option for option in options if option in self.known), argument)
 
     def setting(self, argument: str, value: str) -> str:
         """Return the option with its value."""
