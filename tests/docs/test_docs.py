@@ -82,6 +82,28 @@ def test_every_public_name_is_in_the_api_pages():
     assert set(ndpp.__all__) <= listed
 
 
+NAMED = re.compile(r"`((?:[\w-]+/)+[\w-]+\.py)\b")
+EXAMPLES = {"tests/samplers/test_sequential.py"}
+"""What a page tells readers to write."""
+
+
+def test_files_that_pages_name_are_there():
+    missing, package = [], ROOT / "src" / "ndpp"
+    for path in (*ROOT.glob("*/README.md"), ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        named = set(NAMED.findall(path.read_text(encoding="utf-8"))) - EXAMPLES
+        roots = (path.parent, ROOT, ROOT / "src", package, package / "samplers" / "gpu")
+        missing += [f"{path.name}: {name}" for name in named if not any((root / name).exists() for root in roots)]
+    assert missing == []
+
+
+def test_the_architecture_lists_every_module():
+    """Those of the GPU engine have a page of their own."""
+    words = re.findall(r"`([\w/.]+)`", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
+    listed = {Path(word).name.removesuffix(".py") for word in words}
+    modules = {path.stem for path in (ROOT / "src" / "ndpp").rglob("*.py") if "gpu" not in path.parts}
+    assert {name for name in modules if not name.startswith("__")} - listed == set()
+
+
 # ---- adapters for other frameworks, which stand-ins replace where they are not installed ------------------------------
 
 PASSAGES = {"cats": [1.0, 0.0, 0.1], "kittens": [0.99, 0.02, 0.1], "trains": [0.0, 1.0, 0.2], "tea": [0.1, 0.3, 1.0]}
