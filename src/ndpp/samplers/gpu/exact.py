@@ -34,7 +34,7 @@ from ndpp.samplers.gpu.circles import Circles
 from ndpp.samplers.gpu.clock import draw_by_clocks
 from ndpp.samplers.gpu.diagonal import Diagonal
 from ndpp.samplers.gpu.group import Context, Samples, orthonormal
-from ndpp.samplers.gpu.kernels.propose import choose, uniforms
+from ndpp.samplers.gpu.kernels.propose import choose
 from ndpp.samplers.gpu.kernels.runtime import usable
 from ndpp.samplers.gpu.memory import DeviceRows, free_memory, samples_that_fit
 from ndpp.samplers.gpu.proposals import Streams, accept, first_round, look_up_cdf
@@ -134,7 +134,7 @@ class ExactEngine(BatchEngine):
         if self.sampler.size is not None:
             return torch.full_like(numbers, self.sampler.size - len(self.sampler.given))
         cdf = torch.from_numpy(np.cumsum(self.sampler.size_law)).to(self.device)
-        return look_up_cdf(cdf, uniforms(*streams.counters(numbers), COUNT_STEP, 0, 1)[0][:, 0])
+        return look_up_cdf(cdf, streams.uniform(numbers, COUNT_STEP))
 
 
 class Projections:

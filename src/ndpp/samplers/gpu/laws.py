@@ -35,7 +35,6 @@ from ndpp.samplers.gpu.limits import LimitedEngine
 from ndpp.samplers.gpu.memory import free_memory, rows_of
 from ndpp.samplers.gpu.proposals import Streams, flipped, look_up_cdf
 from ndpp.samplers.gpu.sets import (
-    MAX_BATCH,
     AloneTables,
     BatchEngine,
     DrawnSets,
@@ -139,7 +138,6 @@ class ComponentEngine(BatchEngine):
     device: torch.device
     components: IntArray
     cdf: Tensor
-    max_samples: int = MAX_BATCH
 
     @classmethod
     def prepare(cls, sampler: Proposer, device: torch.device) -> ComponentEngine:
