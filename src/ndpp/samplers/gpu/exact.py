@@ -48,8 +48,8 @@ more: samples are then drawn in groups of one size each, or finish at different 
 CHOICE_STEP, COUNT_STEP = 1 << 18, 1 << 19
 """The steps whose random numbers choose eigenvectors, and the number of items of a sample. Items use the steps below."""
 SIDES_UP_TO = 32
-"""Largest size whose samples store their sides; those of larger ones do so only without an eigenbasis. On an H200,
-sides are faster for 10 items and slower for 50; sizes in between were not timed."""
+"""Largest size whose samples store their sides; those of larger ones do so only without an eigenbasis. On an H200, both take about as long
+for 30 items; fewer are drawn faster with sides, and more without (``docs/gpu-internals.md``)."""
 
 
 @dataclass(eq=False)
