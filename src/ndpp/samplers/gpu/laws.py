@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -156,7 +156,8 @@ class ComponentEngine(BatchEngine):
     propose = drawn
 
     def _of_component(self, c: int, key: KeyArray, numbers: Tensor) -> DrawnSets:
-        sampler: Any = self.sampler.drawers[c]
+        assert isinstance(self.sampler.drawers, ComponentSamplers)
+        sampler = self.sampler.drawers[c]
         if isinstance(sampler.engine, BatchEngine):
             return sampler.engine.drawn(Streams(key, self.device), key, numbers)
         draws = sampler._collect(sampler.draw_batch(key, numbers.tolist()))
