@@ -17,6 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -27,6 +28,7 @@ from ndpp import Baskets, LowRankKernel
 from ndpp.datasets.synthetic import make_kernel
 from ndpp.diagnostics import exact_law
 from ndpp.samplers import Exact
+from ndpp.samplers.gpu import exact
 from ndpp.samplers.gpu.exact import ExactEngine
 from ndpp.samplers.gpu.kernels import runtime
 from ndpp_experiments.kernels import learned_file
@@ -118,6 +120,30 @@ def rate(sampler: Any, count: int, *, repeats: int = 3) -> Json:
     }  # fmt: skip
 
 
+FORMS = [("A", 10), ("A", 30), ("A", 50), ("A", 100), ("B", 10), ("B", 30), ("S", 10), ("S", 30), ("S", 50)]
+"""Kernels and sizes that are timed with both forms of the state."""
+
+
+def forms(kernels: dict[str, LowRankKernel]) -> list[Json]:
+    """Return samples per second with each form of the state of samples, the median of interleaved calls."""
+    rows = []
+    for name, size in FORMS:
+        samplers, rates, count = dict[str, Exact](), dict[str, list[float]](), 2**20 // (size + 6)
+        for form, most in (("sides", size), ("coordinates", 0)):
+            with patch.object(exact, "SIDES_UP_TO", most):
+                samplers[form] = on_device(kernels[name], size)
+        for repeat in range(4):
+            for form, sampler in samplers.items():
+                began = time.perf_counter()
+                sampler.sample(count, rng=repeat)
+                rates.setdefault(form, []).append(count / (time.perf_counter() - began))
+        rank = kernels[name].rank
+        rows.append(
+            {"kernel": name, "rank": rank, "size": size} | {f: statistics.median(r[1:]) for f, r in rates.items()}
+        )
+    return rows
+
+
 def million(kernel: LowRankKernel, n_items: int = 10**6) -> LowRankKernel:
     """Return a catalogue of a million items: the rows of ``kernel``, repeated, with 10 % noise on every entry."""
     rng = np.random.default_rng(0)
@@ -173,7 +199,7 @@ def versions() -> Json:
     }  # fmt: skip
 
 
-PARTS = ("law", "small", "kernels", "agreement", "million", "training", "others")
+PARTS = ("law", "small", "forms", "kernels", "agreement", "million", "training", "others")
 
 
 class Report:
@@ -230,6 +256,8 @@ def run(arguments: argparse.Namespace) -> None:
     if "small" in chosen:
         for size, count, repeats in ((10, 131_072, 7), (30, 32_768, 5), (50, 16_384, 5)):
             report.rate("A", partial(samplers.__getitem__, size), count, repeats)
+    if "forms" in chosen:
+        report.add(forms=forms({"A": A, "B": B, "S": make_kernel(10_000, 100, rng=0)}))
     if "kernels" in chosen:  # of samples that store their sides
         for size, (S, stride) in {10: (32_768, 1), 30: (16_384, 4)}.items():
             engine = samplers[size].engine

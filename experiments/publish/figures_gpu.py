@@ -29,6 +29,13 @@ def rates(rows: list[dict[str, Any]]) -> str:
     return table(header, lines)
 
 
+def forms(rows: list[dict[str, Any]]) -> str:
+    header = ["kernel", "rank", "size", "samples/s with sides", "with coordinates"]
+    return "Medians of interleaved calls; S is a synthetic kernel of 10,000 items.\n\n" + table(header, [
+        [row["kernel"], str(row["rank"]), str(row["size"]), f"{row['sides']:,.0f}", f"{row['coordinates']:,.0f}"] for row in rows
+    ])  # fmt: skip
+
+
 HOT = 0.02
 """Share of a sample's time from which on an operation is hot."""
 
@@ -104,4 +111,7 @@ def internals(out: dict[str, Any], counted: list[dict[str, Any]]) -> dict[str, s
         f"Size {size}: {sum(row['us_per_sample'] for row in rows):.1f} µs of these in {walls[size]:.1f} µs per sample.\n\n{kernels(rows, walls[size])}"
         for size, rows in out["kernels"].items()
     ]
-    return {"operations": "\n".join([*operations, verdict(out["kernels"], walls)]), "counters": counters(counted)}
+    return {
+        "forms": forms(out["forms"]), "operations": "\n".join([*operations, verdict(out["kernels"], walls)]),
+        "counters": counters(counted),
+    }  # fmt: skip

@@ -11,7 +11,7 @@ From top to bottom; a module imports only from those below it:
 ``laws``         the engines of all distributions: T by the engine below or, with shared ties, by clocks, and R
 ``limits``       sets that keep limits, from those that another engine proposes
 ``exact``        the engine of kernels: by eigenvectors, ``clock`` (with ``spectra``) or ``run``
-``sets``         what engines share: batches, sets of one size, unions
+``sets``         what engines share: batches, proposals until one is accepted, unions
 ``run``          takes samples through their circles; retries where a monitor fails
 ``schedule``     which circles the samples use, planned on a few pilot samples
 ``group``        samples on one circle: monitors, the next draw; ``states``: the two forms of their state

@@ -31,7 +31,7 @@ from ndpp.samplers.gpu.kernels.propose import uniforms
 from ndpp.samplers.gpu.memory import samples_that_fit
 from ndpp.samplers.gpu.proposals import Streams, accept
 from ndpp.samplers.gpu.sets import DrawnSets
-from ndpp.samplers.gpu.spectra import Spectra, pairs, reals
+from ndpp.samplers.gpu.spectra import Spectra, complexes, reals
 
 MAX_MOVES = 100_000
 """Maximum number of moves per sample."""
@@ -143,7 +143,7 @@ class ClockGroup:
         f_bar = f.conj().resolve_conj()
         rate = (self.spectra.multiplicity[self.which] * f.real).sum(1)
         f_left, f_right = (
-            reals(pairs(part[:, :m]) * one[:, None]) for part, one in ((self.left, f), (self.right, f_bar))
+            reals(complexes(part[:, :m]) * one[:, None]) for part, one in ((self.left, f), (self.right, f_bar))
         )
         if not m:
             return Forms(reals(f_bar), f_right, f_left), rate
@@ -154,10 +154,10 @@ class ClockGroup:
         """Draw an item of each sample in which one ``appears``; return the rates of what remains, and which samples failed."""
         chosen, failed = self._draw_items(forms, rate, appears.nonzero()[:, 0], move)
         # Z less what the new item explains: tr Z − qᵀZ²q / qᵀZq
-        added, (left, right, own), f_bar = appears & ~failed, self.spectra.rows[chosen].unbind(1), pairs(forms.f)
+        added, (left, right, own), f_bar = appears & ~failed, self.spectra.rows[chosen].unbind(1), complexes(forms.f)
         z, y = (forms.f_right @ left[:, :, None])[:, :, 0], (forms.H @ right[:, :, None])[:, :, 0]
-        row = reals(pairs(left) * f_bar.conj()) - (z[:, None] @ forms.H)[:, 0]
-        column = pairs(right) * f_bar - pairs((y[:, None] @ forms.f_right)[:, 0])
+        row = reals(complexes(left) * f_bar.conj()) - (z[:, None] @ forms.H)[:, 0]
+        column = complexes(right) * f_bar - complexes((y[:, None] @ forms.f_right)[:, 0])
         value = (own * forms.f).sum(1) - (z * y).sum(1)
         rest = rate - (row * reals(column)).sum(1) / value
         self._append(chosen, left, right, added, forms.H.shape[1])

@@ -34,7 +34,7 @@ from ndpp.samplers.gpu.circles import Circles
 from ndpp.samplers.gpu.clock import draw_by_clocks
 from ndpp.samplers.gpu.diagonal import Diagonal
 from ndpp.samplers.gpu.group import Context, Samples, orthonormal
-from ndpp.samplers.gpu.kernels.propose import choose, uniforms
+from ndpp.samplers.gpu.kernels.propose import choose
 from ndpp.samplers.gpu.kernels.runtime import usable
 from ndpp.samplers.gpu.memory import DeviceRows, free_memory, samples_that_fit
 from ndpp.samplers.gpu.proposals import Streams, accept, first_round, look_up_cdf
@@ -48,8 +48,8 @@ more: samples are then drawn in groups of one size each, or finish at different 
 CHOICE_STEP, COUNT_STEP = 1 << 18, 1 << 19
 """The steps whose random numbers choose eigenvectors, and the number of items of a sample. Items use the steps below."""
 SIDES_UP_TO = 32
-"""Largest size whose samples store their sides; those of larger ones do so only without an eigenbasis. On an H200,
-sides are faster for 10 items and slower for 50; sizes in between were not timed."""
+"""Largest size whose samples store their sides; those of larger ones do so only without an eigenbasis. On an H200, both take about as long
+for 30 items; fewer are drawn faster with sides, and more without (``docs/gpu-internals.md``)."""
 
 
 @dataclass(eq=False)
@@ -134,7 +134,7 @@ class ExactEngine(BatchEngine):
         if self.sampler.size is not None:
             return torch.full_like(numbers, self.sampler.size - len(self.sampler.given))
         cdf = torch.from_numpy(np.cumsum(self.sampler.size_law)).to(self.device)
-        return look_up_cdf(cdf, uniforms(*streams.counters(numbers), COUNT_STEP, 0, 1)[0][:, 0])
+        return look_up_cdf(cdf, streams.uniform(numbers, COUNT_STEP))
 
 
 class Projections:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -35,7 +35,6 @@ from ndpp.samplers.gpu.limits import LimitedEngine
 from ndpp.samplers.gpu.memory import free_memory, rows_of
 from ndpp.samplers.gpu.proposals import Streams, flipped, look_up_cdf
 from ndpp.samplers.gpu.sets import (
-    MAX_BATCH,
     AloneTables,
     BatchEngine,
     DrawnSets,
@@ -139,7 +138,6 @@ class ComponentEngine(BatchEngine):
     device: torch.device
     components: IntArray
     cdf: Tensor
-    max_samples: int = MAX_BATCH
 
     @classmethod
     def prepare(cls, sampler: Proposer, device: torch.device) -> ComponentEngine:
@@ -158,7 +156,8 @@ class ComponentEngine(BatchEngine):
     propose = drawn
 
     def _of_component(self, c: int, key: KeyArray, numbers: Tensor) -> DrawnSets:
-        sampler: Any = self.sampler.drawers[c]
+        assert isinstance(self.sampler.drawers, ComponentSamplers)
+        sampler = self.sampler.drawers[c]
         if isinstance(sampler.engine, BatchEngine):
             return sampler.engine.drawn(Streams(key, self.device), key, numbers)
         draws = sampler._collect(sampler.draw_batch(key, numbers.tolist()))

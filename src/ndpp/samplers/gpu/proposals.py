@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ndpp._types import KeyArray
 from ndpp.errors import BudgetExceededError
-from ndpp.samplers.gpu.kernels.propose import MASK, AliasTable, propose
+from ndpp.samplers.gpu.kernels.propose import MASK, AliasTable, propose, uniforms
 
 MAX_ROUNDS = 256
 """Maximum number of rounds per step."""
@@ -48,6 +48,10 @@ class Streams:
     def counters(self, samples: Tensor) -> tuple[Tensor, tuple[int, int]]:
         """Return the part of the counter that distinguishes samples (S,), and the key: what :mod:`.kernels.propose` takes."""
         return samples ^ self._flip, self.key
+
+    def uniform(self, samples: Tensor, step: int) -> Tensor:
+        """Return the first uniform of a step for each sample (S,)."""
+        return uniforms(*self.counters(samples), step, 0, 1)[0][:, 0]
 
 
 def flipped(key: KeyArray, bits: int) -> KeyArray:

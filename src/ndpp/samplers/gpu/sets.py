@@ -1,4 +1,4 @@
-"""What engines share: batches, when memory runs out or the device is lost; sets proposed until one has the wanted size; unions of sets."""
+"""What engines share: batches, when memory runs out or the device is lost; sets proposed until one is accepted; unions of sets."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +18,9 @@ from ndpp._types import FloatArray, KeyArray
 from ndpp.baskets import Baskets
 from ndpp.errors import BudgetExceededError, DeviceError
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.samplers.base import Draws
+from ndpp.samplers.base import MAX_EMPTY, Draws
 from ndpp.samplers.exact import Exact
-from ndpp.samplers.gpu.kernels.propose import AliasTable, propose, uniforms
+from ndpp.samplers.gpu.kernels.propose import AliasTable, propose
 from ndpp.samplers.gpu.proposals import Streams, look_up_cdf
 from ndpp.samplers.gpu.spectra import alias_tables
 from ndpp.samplers.proposer import MAX_PROPOSALS, Proposer, given_up
@@ -63,11 +64,11 @@ class BatchEngine(ABC):
 
     sampler: Exact | Proposer
     device: torch.device
-    max_samples: int
+    max_samples: int = MAX_BATCH
 
     @abstractmethod
     def drawn(self, streams: Streams, key: KeyArray, numbers: Tensor) -> DrawnSets:
-        """Draw the samples with these numbers."""
+        """Draw the samples with these numbers; ``proposals`` and ``rejections`` are among the counters."""
 
     def draws(self, key: KeyArray, first: int, n_samples: int) -> Iterator[Draws]:
         """Yield the samples first, first + 1, … in order, some at a time.
@@ -113,20 +114,49 @@ class BatchEngine(ABC):
 
     def _allowed(self, streams: Streams, key: KeyArray, numbers: Tensor) -> DrawnSets:
         """Draw samples, again while they are empty if the distribution leaves out the empty set."""
-        found = self.drawn(streams, key, numbers)
-        for attempt in range(1, MAX_PROPOSALS):
-            again = (found.sizes == 0).nonzero()[:, 0] if self.sampler.kernel.nonempty else found.sizes[:0]
-            if not len(again):
-                return found
-            others = self.drawn(streams, key, numbers[again] + (attempt << ATTEMPT_BIT))
+        if not self.sampler.kernel.nonempty:
+            return self.drawn(streams, key, numbers)
+
+        def check(tried: int) -> None:
+            if tried >= MAX_EMPTY:
+                raise BudgetExceededError(
+                    f"{tried} sets were drawn for a sample, all of them empty, and the empty set is left out: items are too rare",
+                    count=tried,
+                )
+
+        return self._first(numbers, partial(self.drawn, streams, key), lambda _, found: found.sizes > 0, check)
+
+    def _first(
+        self,
+        numbers: Tensor,
+        propose: Callable[[Tensor], DrawnSets],
+        accept: Callable[[Tensor, DrawnSets], Tensor],
+        check: Callable[[int], None],
+    ) -> DrawnSets:
+        """Return for each sample its first proposal that is accepted; its counters include the proposals before it.
+
+        ``propose(index)`` returns sets for numbers in the streams, and ``accept(index, sets)`` which of them are accepted; ``check(tried)``
+        raises if so many proposals for one sample are too many.
+        """
+        pending, rejected = torch.arange(len(numbers), device=numbers.device), torch.zeros_like(numbers)
+        found, tried = list[tuple[Tensor, DrawnSets]](), 0
+        while len(pending):
+            check(tried)
+            # Once few samples are left, each makes many proposals at once. Its first success counts, however many are made.
+            n_each = max(1, min(self.max_samples // len(pending), tried + 1))
+            index = numbers[pending, None] + (torch.arange(tried, tried + n_each, device=numbers.device) << ATTEMPT_BIT)
+            proposed = propose(index.view(-1))
+            good = accept(index.view(-1), proposed).view(-1, n_each)
+            done, place = good.any(1), good.int().argmax(1)
+            cost = proposed.counters["proposals"].view(-1, n_each)
+            before = rejected[pending] + (cost.cumsum(1) - cost).gather(1, place[:, None])[:, 0]
+            taken = proposed.take((torch.arange(len(pending), device=numbers.device) * n_each + place)[done])
             for name in ("proposals", "rejections"):
-                others.counters[name].add_(found.counters["proposals"][again])
-            kept = torch.arange(len(numbers), device=self.device)
-            found = DrawnSets.scattered([(kept, found), (again, others)], len(numbers), self.sampler.kernel.n_items)
-        raise BudgetExceededError(
-            f"{MAX_PROPOSALS} sets were drawn for a sample, all of them empty, and the empty set is left out: items are too rare",
-            count=MAX_PROPOSALS,
-        )
+                taken.counters[name].add_(before[done])
+            found.append((pending[done], taken))
+            rejected[pending] += cost.sum(1)
+            pending, tried = pending[~done], tried + n_each
+        return DrawnSets.scattered(found, len(numbers), self.sampler.kernel.n_items)
 
 
 class LawEngine(BatchEngine):
@@ -134,68 +164,35 @@ class LawEngine(BatchEngine):
 
     sampler: Proposer
     size: int | None
-    max_samples: int = MAX_BATCH
 
     @abstractmethod
     def propose(self, streams: Streams, key: KeyArray, index: Tensor) -> DrawnSets:
-        """Return a set for each number in the streams, without the given items; the only counter is ``on_cpu``."""
+        """Return a set for each number in the streams, without the given items."""
+
+    def accept(self, streams: Streams, index: Tensor, proposed: DrawnSets) -> Tensor:
+        """Return which of the sets that were proposed for numbers in the streams are accepted."""
+        return proposed.sizes >= 0 if self.size is None else proposed.sizes == self.size
+
+    def check(self, tried: int) -> None:
+        """Give up if so many proposals for one sample are too many."""
+        if tried >= MAX_PROPOSALS:
+            raise given_up(tried, within_limits=False)
 
     def drawn(self, streams: Streams, key: KeyArray, numbers: Tensor) -> DrawnSets:
         """Draw the samples with these numbers."""
+
+        def propose(index: Tensor) -> DrawnSets:
+            proposed, one = self.propose(streams, key, index), torch.ones_like(index)
+            return proposed._replace(counters={**proposed.counters, "proposals": one, "rejections": one - 1})
+
+        found = self._first(numbers, propose, partial(self.accept, streams), self.check)
         given = torch.from_numpy(self.sampler.given).to(self.device).expand(len(numbers), -1)
-        if self.size is None:
-            found, attempts = self.propose(streams, key, numbers), torch.ones_like(numbers)
-        else:
-            found, attempts = self._of_size(streams, key, numbers, self.size)
-        counters = {"proposals": attempts, "rejections": attempts - 1, **found.counters}
-        return DrawnSets(torch.cat([found.ids, given], 1), found.sizes + given.shape[1], counters)
-
-    def _of_size(self, streams: Streams, key: KeyArray, numbers: Tensor, size: int) -> tuple[DrawnSets, Tensor]:
-        """Return for each sample its first proposal of the wanted size, and how many it took."""
-
-        def propose(index: Tensor) -> tuple[DrawnSets, Tensor]:
-            proposed = self.propose(streams, key, index)
-            return proposed, torch.eq(proposed.sizes, size)
-
-        def check(tried: int) -> None:
-            if tried >= MAX_PROPOSALS:
-                raise given_up(tried, within_limits=False)
-
-        return first_accepted(numbers, self.max_samples, propose, check, self.sampler.kernel.n_items)
-
-
-def first_accepted(
-    numbers: Tensor,
-    at_once: int,
-    propose: Callable[[Tensor], tuple[DrawnSets, Tensor]],
-    check: Callable[[int], None],
-    n_items: int,
-) -> tuple[DrawnSets, Tensor]:
-    """Return for each sample its first proposal that is accepted, and how many it took; ``at_once`` is how many are made together.
-
-    ``propose(index)`` returns sets for numbers in the streams, and which of them are accepted; ``check(tried)`` raises if so many proposals
-    for one sample are too many.
-    """
-    pending, attempts = torch.arange(len(numbers), device=numbers.device), torch.zeros_like(numbers)
-    found, tried = list[tuple[Tensor, DrawnSets]](), 0
-    while len(pending):
-        check(tried)
-        # Once few samples are left, each makes many proposals at once. Its first success counts, however many are made.
-        n_each = max(1, min(at_once // len(pending), tried + 1))
-        index = numbers[pending, None] + (torch.arange(tried, tried + n_each, device=numbers.device) << ATTEMPT_BIT)
-        proposed, accepted = propose(index.view(-1))
-        good = accepted.view(-1, n_each)
-        done, place = good.any(1), good.int().argmax(1)
-        attempts[pending] += torch.where(done, place + 1, n_each)
-        at = (torch.arange(len(pending), device=numbers.device) * n_each + place)[done]
-        found.append((pending[done], proposed.take(at)))
-        pending, tried = pending[~done], tried + n_each
-    return DrawnSets.scattered(found, len(numbers), n_items), attempts
+        return found._replace(ids=torch.cat([found.ids, given], 1), sizes=found.sizes + given.shape[1])
 
 
 def look_up_component(cdf: Tensor, streams: Streams, index: Tensor) -> Tensor:
     """Return the component of each number in the streams, as a position in ``cdf`` (C,)."""
-    return look_up_cdf(cdf, uniforms(*streams.counters(index), COMPONENT_STEP, 0, 1)[0][:, 0])
+    return look_up_cdf(cdf, streams.uniform(index, COMPONENT_STEP))
 
 
 def items_of(kernel: LowRankKernel, device: torch.device) -> Tensor:
@@ -221,9 +218,9 @@ class AloneTables(NamedTuple):
 
     def draw(self, streams: Streams, which: Tensor, index: Tensor) -> Tensor:
         """Return R of samples of these components (S,), as rows of the support with repetitions; after them, their number."""
-        own, starts = streams.counters(index), which * self.table.n_rows
-        count = torch.searchsorted(self.cdf[which], uniforms(*own, HITS_STEP, 0, 1)[0], right=True)
-        rows, _ = propose(self.table, starts, *own, ALONE_STEP, 0, max(1, int(count.max())))
+        starts, coins = which * self.table.n_rows, streams.uniform(index, HITS_STEP)
+        count = torch.searchsorted(self.cdf[which], coins[:, None], right=True)
+        rows, _ = propose(self.table, starts, *streams.counters(index), ALONE_STEP, 0, max(1, int(count.max())))
         places = torch.arange(rows.shape[1], device=index.device)
         return torch.where(places < count, rows - starts[:, None], self.table.n_rows)
 

@@ -94,7 +94,7 @@ def _of_rows(basis: EigenBasis, c: int, rows: Tensor) -> Tensor:
     """Return l, r̄ and lr of rows (n, r) of Q, for component c, as pairs of reals (n, 3, 2K)."""
     left = rows @ reals(basis.V[c] * basis.multiplicity[c])
     right = rows @ reals(basis.inverse[c].mH.resolve_conj().contiguous())
-    return torch.stack([left, right, reals(pairs(left) * pairs(right).conj())], 1)
+    return torch.stack([left, right, reals(complexes(left) * complexes(right).conj())], 1)
 
 
 def reals(values: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ def reals(values: Tensor) -> Tensor:
     return torch.view_as_real(values).flatten(-2)
 
 
-def pairs(values: Tensor) -> Tensor:
+def complexes(values: Tensor) -> Tensor:
     """Return complex numbers (…, K) from pairs of reals (…, 2K)."""
     return torch.view_as_complex(values.view(*values.shape[:-1], values.shape[-1] // 2, 2))
 
