@@ -7,9 +7,7 @@ from ndpp.inference.ranking import Ranking, recommend, recommend_many
 from ndpp.inference.recommendation import PerCategory, Recommendation, Recommendations
 from ndpp.inference.scores import (
     continuation_scores,
-    continuation_scores_many,
     next_item_scores,
-    next_item_scores_many,
 )
 
 __all__ = [
@@ -21,12 +19,10 @@ __all__ = [
     "Recommendations",
     "best_set",
     "continuation_scores",
-    "continuation_scores_many",
     "diversify",
     "greedy_map",
     "greedy_map_many",
     "next_item_scores",
-    "next_item_scores_many",
     "recommend",
     "recommend_many",
 ]
