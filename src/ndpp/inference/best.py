@@ -135,7 +135,7 @@ def best_set(  # type: ignore[misc]
         if len(start) < size:
             _exchange(among, items, start, kept, weigh)
     key, best = max(seen.items(), key=lambda found: found[1])
-    log_mass = log_sum(among._log_weights + among._log_masses(start, size))
+    log_mass = among._log_total(start, size)
     left = 1 - float(np.exp(np.array(list(seen.values())) - log_mass).sum())
     bound = min(log_mass + float(np.log(max(left, HIDDEN_SHARE))), among._scoring.bound(start, size))
     return BestSet(np.array(key, np.int64), best, bound if bound > best + MIN_LOG_GAIN else best)

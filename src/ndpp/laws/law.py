@@ -34,13 +34,13 @@ from ndpp.errors import (
 )
 from ndpp.laws.ask import NO_ITEMS, Ask, Conditions, Factors
 from ndpp.laws.catalogue import Catalogue
-from ndpp.laws.changes import Alike, Changes
+from ndpp.laws.changes import Alike, add_items, remove, rename, tilt_to, with_items
 from ndpp.laws.feature_map import FeatureMap
 from ndpp.laws.frame import Frame, of_components
 from ndpp.laws.gate import Gate
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.limits import Estimate, Limit
-from ndpp.laws.moments import Moments
+from ndpp.laws.moments import entropy, kl, pair_probabilities
 from ndpp.laws.part import Parts
 from ndpp.laws.precision import check_given, never_together
 from ndpp.laws.scoring import Scoring
@@ -59,7 +59,7 @@ KINDS: dict[str, type[Law]] = {}
 """The kinds of laws that files can hold, by what they call them. A class that names its ``parametrisation`` is one of them."""
 
 
-class Law(Moments, Changes, ABC):
+class Law(ABC):
     """A distribution over sets of items."""
 
     catalogue: Catalogue
@@ -282,11 +282,7 @@ class Law(Moments, Changes, ABC):
     @property
     def log_all(self) -> float:
         """Log of the weight of all sets relative to that of the empty one, which counts."""
-        return (
-            -log_sum(np.log(self._free_weights) - self.log_normalizers())
-            if len(self.weights) > 1
-            else float(self.log_normalizers()[0])
-        )
+        return -log_sum(self._log_weights - self.log_normalizers())
 
     @property
     def as_kernel(self) -> Any:
@@ -389,7 +385,7 @@ class Law(Moments, Changes, ABC):
     def log_containment(self, items: Items, **conditions: Unpack[Conditions]) -> float:
         """Return log P(items ⊆ S): the items are in, whatever else is."""
         law = self._under(**conditions)
-        return log_sum(law._log_weights + law._log_masses(check_items(items, law), None)) - law._log_unit
+        return law._log_total(check_items(items, law), None) - law._log_unit
 
     def log_probs(  # type: ignore[misc]
         self,
@@ -439,13 +435,11 @@ class Law(Moments, Changes, ABC):
 
         For a kernel these are log det(I + L) and log e_k, the sums of det(L_S). The weights of a mixture are probabilities.
         """
-        return self._log_total(size)
+        return self._log_unit if size is None else self._log_total(NO_ITEMS, check_count(size, "size"))
 
-    def _log_total(self, size: int | None) -> float:
-        """Return the same in units in which the hooks are log weights."""
-        if size is None:
-            return self._log_unit
-        return log_sum(self._log_weights + self._log_masses(NO_ITEMS, check_count(size, "size")))
+    def _log_total(self, ids: IntArray, size: int | None) -> float:
+        """Return the log weight of all sets that contain ``ids``, of one size or of any."""
+        return log_sum(self._log_weights + self._log_masses(ids, size))
 
     def _log_sizes(self, size: int) -> FloatArray:
         """Return the log weight of all sets of one size in each component."""
@@ -546,7 +540,7 @@ class Law(Moments, Changes, ABC):
 
     def _has_sets(self, ids: IntArray, size: int) -> bool:
         """Return whether some set of that size, which may be the empty one, contains the items."""
-        return log_sum(self._log_weights + self._log_masses(ids, size)) > -np.inf
+        return self._log_total(ids, size) > -np.inf
 
     def _impossible(self, ids: IntArray, size: int | None) -> ImpossibleSizeError | ZeroProbabilityError:
         """Return the error for sets that have probability zero."""
@@ -614,8 +608,7 @@ class Law(Moments, Changes, ABC):
         >>> round(estimate.value, 12), estimate.exact
         (0.75, True)
         """
-        found: Estimate = self._limited(limits=limits, given=given, **conditions).chance
-        return found
+        return self._under(limits=limits, given=given, **conditions).chance
 
     def inclusion_probabilities(  # type: ignore[misc]
         self,
@@ -645,8 +638,16 @@ class Law(Moments, Changes, ABC):
         **conditions: Unpack[Conditions],
     ) -> Estimate:
         """Return P(a ∈ S | limits, given) for every item, as arrays: exactly if that can be, and otherwise from samples."""
-        found: Estimate = self._limited(limits=limits, **conditions).inclusion_estimates_of(n_samples, rng)
-        return found
+        return self._under(limits=limits, **conditions)._inclusion_estimates(n_samples, rng)
+
+    @property
+    def chance(self) -> Estimate:
+        """P(limits | given, size), of a law under limits; 1 of any other."""
+        return Estimate(1.0, 0.0, exact=True)
+
+    def _inclusion_estimates(self, n_samples: int, rng: RngLike) -> Estimate:
+        """Return P(a ∈ S) of every item, exactly if that can be, and otherwise from samples."""
+        return Estimate(self.inclusion_probabilities(), np.zeros(self.n_items), exact=True)
 
     @cached_property
     def popularity(self) -> FloatArray:
@@ -663,6 +664,10 @@ class Law(Moments, Changes, ABC):
     def inclusion_table(self) -> FloatArray:
         """P_c(a ∈ S), the empty set included, shape (n_items, C)."""
         return np.ascontiguousarray(self._component_inclusions().T)
+
+    def _inclusions_of(self, ids: IntArray) -> FloatArray:
+        """Return P_c(a ∈ S) of some items, shape (C, items), the empty set included."""
+        return np.asarray(self._component_inclusions()[:, ids])
 
     def _component_inclusions(self) -> FloatArray:
         rows = [self._mean_inclusions(NO_ITEMS, None, np.array([c]), np.ones(1)) for c in range(len(self.weights))]
@@ -696,12 +701,12 @@ class Law(Moments, Changes, ABC):
         array([1. , 0.5, 0. ])
         """
         law: Law = self
-        if ask.keeps_weights:
-            law = law._in_context(law.weights, ask.columns)._tilted_within(ask.factors, ask.weights)
-        else:
-            law = law if ask.weights is None else law._in_context(ask.weights, ask.columns)
-            law = law if ask.factors is None else law.tilt(ask.factors)
-        law = law.exclude(ask.excluded) if len(ask.excluded) else law
+        if ask.weights is not None and not ask.keeps_weights:
+            law = law._in_context(ask.weights, ask.columns)
+        law = law if ask.factors is None else law.tilt(ask.factors)
+        if ask.weights is not None and ask.keeps_weights:
+            law = law._in_context(ask.weights, ask.columns)
+        law = law.exclude(ask.excluded)
         return law if ask.is_closed else law._conditioned(law, ask.given, ask.size, ask.limits)
 
     def _under(self, **conditions: Unpack[Conditions]) -> Law:
@@ -709,17 +714,6 @@ class Law(Moments, Changes, ABC):
         said = {name: value for name, value in conditions.items() if name == "candidates" or not is_nothing(value)}
         said = {name: value for name, value in said.items() if value is not None}
         return self.under(self.ask(**said)) if said else self  # type: ignore[arg-type]
-
-    def _limited(self, **conditions: Unpack[Conditions]) -> Any:
-        """Return the law under conditions, a limit among them, as one that knows how likely these are."""
-        ask = self.ask(**conditions)
-        law = self.under(ask.of_law._replace(excluded=ask.excluded))
-        return law._conditioned(law, ask.given, ask.size, ask.limits)
-
-    def _tilted_within(self, factors: FloatArray | None, weights: FloatArray | None) -> Law:
-        """Return the components with tilted odds, each with the weight that is given."""
-        made = self if factors is None else self._tilted_by(np.arange(self.n_items), factors)
-        return made if weights is None else made._remembering(made.framed(made.frame.weighted(weights)))
 
     # -- distributions of the same kind --------------------------------------------------------------------------------------
 
@@ -816,11 +810,22 @@ class Law(Moments, Changes, ABC):
 
     def _tilted_by(self, ids: IntArray, factors: FloatArray | None) -> Self:
         """Return the tilted distribution, with weights ∝ w_c Z_c(s) / Z_c, which leaves out the empty set if this one does."""
-        rest, weights = self._tilt(ids, factors), self.weights
+        return self._reweighed(self._tilt(ids, factors))
+
+    def _tilted_odds(self, ids: IntArray, factors: FloatArray, *, keeps_sets: bool = True) -> Self:
+        """Return the distribution with tilted odds of some items, and weights that follow from it, or as they were."""
+        s = np.ones(self.n_items)
+        s[ids] = factors
+        return self._reweighed(self._tilt(np.arange(self.n_items), s), keeps_sets=keeps_sets)
+
+    def _reweighed(self, made: Self, *, keeps_sets: bool = True) -> Self:
+        """Return ``made``, these components over other odds or items, with weights ∝ w_c Z'_c / Z_c: sets keep theirs; or with w_c."""
+        weights = self.weights
         if len(weights) > 1:
-            log_weights = self._log_weights + rest.log_normalizers() - self.log_normalizers()
+            growth = made.log_normalizers() - self.log_normalizers() if keeps_sets else 0.0
+            log_weights = self._log_weights + growth
             weights = np.exp(log_weights - log_sum(log_weights))
-        made = rest.framed(self.frame.weighted(weights, nonempty=False))
+        made = made.framed(self.frame.weighted(weights, nonempty=False))
         return made.without_empty() if self.nonempty else made
 
     def condition(self, items: Items) -> Self:
@@ -866,6 +871,20 @@ class Law(Moments, Changes, ABC):
         if (found[ids] != 1).any():
             return self._tilted_by(ids, found[ids])
         return self._tilted_by(ids, None) if len(ids) < self.n_items else self
+
+    # -- other catalogues, and numbers of whole distributions: ndpp.laws.changes, ndpp.laws.moments ------------------------------
+
+    add_items, remove, rename, tilt_to = add_items, remove, rename, tilt_to
+    pair_probabilities, entropy, kl = pair_probabilities, entropy, kl
+    _with_items = with_items
+
+    def _as_ready(self, made: Self) -> Self:
+        """Return another distribution with at hand what this one has, for its file to keep."""
+        return made
+
+    def _tilted_near(self, ids: IntArray, factors: FloatArray, *, keeps_sets: bool = True) -> tuple[Self, IntArray]:
+        """Return a distribution that some items, tilted, have the same shares in, and what it calls them."""
+        return self._tilted_odds(ids, factors, keeps_sets=keeps_sets), ids
 
     # -- upstairs ------------------------------------------------------------------------------------------------------------
 
