@@ -2,7 +2,7 @@
 
 from ndpp.inference.best import BestSet, best_set
 from ndpp.inference.diversify import Diversified, diversify
-from ndpp.inference.greedy import greedy_map, greedy_map_many
+from ndpp.inference.greedy import greedy_map
 from ndpp.inference.ranking import Ranking, recommend, recommend_many
 from ndpp.inference.recommendation import PerCategory, Recommendation, Recommendations
 from ndpp.inference.scores import (
@@ -21,7 +21,6 @@ __all__ = [
     "continuation_scores",
     "diversify",
     "greedy_map",
-    "greedy_map_many",
     "next_item_scores",
     "recommend",
     "recommend_many",

@@ -35,8 +35,7 @@ from ndpp.errors import (
 from ndpp.laws.ask import NO_ITEMS, Ask, Conditions, Factors
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.changes import Alike, add_items, remove, rename, tilt_to, with_items
-from ndpp.laws.feature_map import FeatureMap
-from ndpp.laws.frame import Frame, of_components
+from ndpp.laws.frame import FeatureMap, Frame, of_components
 from ndpp.laws.gate import Gate
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.limits import Estimate, Limit
