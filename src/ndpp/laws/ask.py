@@ -16,27 +16,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypedDict
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypedDict
 
 import numpy as np
 
 from ndpp._types import FloatArray, IntArray, Items
-from ndpp._validation import check_items, check_values
+from ndpp._validation import Catalogued, check_items, check_values
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.laws.limits import NO_LIMITS, Limit, Limits
 from ndpp.laws.precision import check_given
-
-if TYPE_CHECKING:
-    from ndpp.laws.law import Law
 
 Factors: TypeAlias = Mapping[int, float] | Mapping[str, float] | Sequence[float] | FloatArray
 """Factors ≥ 0 of the odds of items: of all of them, or by id or label; others have 1."""
 
 
+class Weighted(Catalogued, Protocol):
+    """What an :class:`Ask` needs to know of a law."""
+
+    @property
+    def weights(self) -> FloatArray:
+        """The probabilities of the components."""
+
+    def component(self, which: int | str) -> int:
+        """Return the number of a component."""
+
+    def weights_at(self, context: Mapping[str, object]) -> FloatArray:
+        """Return the weights of the components in a context."""
+
+    def under(self, ask: Any) -> Any:
+        """Return the law of what is asked about."""
+
+
 class Whose(Protocol):
     """Whose basket it is: ``customers["ann"]`` of :class:`ndpp.Customers`."""
 
-    def over(self, law: Law) -> tuple[FloatArray | None, FloatArray | None]:
+    def over(self, law: Any) -> tuple[FloatArray | None, FloatArray | None]:
         """Return the weights (C,) of the components in this person's baskets, and factors (n,) of the items within each component."""
 
 
@@ -83,7 +97,7 @@ class Ask(NamedTuple):
     @classmethod
     def of(
         cls,
-        law: Law,
+        law: Weighted,
         *,
         size: int | None = None,
         given: Items = (),
@@ -117,7 +131,7 @@ class Ask(NamedTuple):
         made = cls(ids, size, Limits.of(limits, law), np.sort(out), weights, tuple(context or ()), factors, False)
         return made if customer is None else made.whose(law.under(made.of_law), customer)
 
-    def whose(self, law: Law, customer: Whose) -> Ask:
+    def whose(self, law: Weighted, customer: Whose) -> Ask:
         """Return the same of one customer's baskets; ``law`` is that of everybody's."""
         weights, habits = customer.over(law)
         if weights is None and habits is None:  # of whom nothing is known
@@ -152,7 +166,7 @@ class Ask(NamedTuple):
 NO_ITEMS = np.empty(0, np.int64)
 
 
-def _of_mission(law: Law, mission: int | str | Sequence[int] | Sequence[str], weights: FloatArray) -> FloatArray:
+def _of_mission(law: Weighted, mission: int | str | Sequence[int] | Sequence[str], weights: FloatArray) -> FloatArray:
     """Return the weights of some components, and zero for all others."""
     chosen: list[int | str] = [mission] if isinstance(mission, int | str) else list(mission)
     if not chosen:

@@ -1,9 +1,12 @@
-"""Catalogues that change: new items that behave like others, items that leave, and other names."""
+"""Catalogues that change: new items that behave like others, items that leave, and other names.
+
+:class:`~ndpp.laws.law.Law`, which is built upon this module, has the public functions as methods.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,11 +17,6 @@ from ndpp._validation import check_items
 from ndpp.baskets.labels import check_labels
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.laws.catalogue import Catalogue
-
-if TYPE_CHECKING:
-    from ndpp.laws.law import Law
-
-L = TypeVar("L", bound="Law")
 
 NEAR, MOST_STEPS, LONGEST = 1e-11, 60, 4.0
 """Tolerance of the log-odds of shares, maximum number of Newton steps, and largest change of a log-factor in a step."""
@@ -58,13 +56,13 @@ class Known(NamedTuple):
 
 
 def add_items(
-    self: L,
+    self: Any,
     like: Mapping[str, Any] | None = None,
     popularity: float | Mapping[str, float] | None = None,
     *,
     features: Mapping[str, ArrayLike] | None = None,
     keep: str = "shares",
-) -> L:
+) -> Any:
     """Return the distribution with new items at the end of the catalogue, which behave like others.
 
     The log-odds of a new item in each component are weighted means of those of the items it is like, and one number for all
@@ -122,7 +120,7 @@ def add_items(
     return self._with_items(alike, Known(ids, each), by_features, wanted, catalogue, keep == "sets")
 
 
-def remove(self: L, items: Items) -> L:
+def remove(self: Any, items: Items) -> Any:
     """Return the distribution given that these items are not in, over a catalogue without them: ids of others may change.
 
     Examples
@@ -142,7 +140,7 @@ def remove(self: L, items: Items) -> L:
     return self._as_ready(self._reweighed(self._only_items(keep)).named(Catalogue(len(keep), labels)))
 
 
-def rename(self: L, names: Mapping[str, str]) -> L:
+def rename(self: Any, names: Mapping[str, str]) -> Any:
     """Return the same distribution with new labels for some items, given by their old ones.
 
     Examples
@@ -160,7 +158,7 @@ def rename(self: L, names: Mapping[str, str]) -> L:
     return self.named(Catalogue(self.n_items, check_labels(labels)))
 
 
-def tilt_to(self: L, shares: Mapping[Any, float]) -> L:
+def tilt_to(self: Any, shares: Mapping[Any, float]) -> Any:
     """Return the distribution with tilted odds of some items, so that P(a ∈ S) of these are as wanted; see :meth:`tilt`.
 
     Parameters
@@ -187,14 +185,14 @@ def tilt_to(self: L, shares: Mapping[Any, float]) -> L:
 
 
 def with_items(
-    self: L, alike: list[Alike], known: Known, features: object, wanted: FloatArray, catalogue: Catalogue, keeps_sets: bool
-) -> L:  # fmt: skip
+    self: Any, alike: list[Alike], known: Known, features: object, wanted: FloatArray, catalogue: Catalogue, keeps_sets: bool
+) -> Any:  # fmt: skip
     """Return the distribution with new items of these shares: those that are like others, then those by features."""
     made = self._reweighed(self._with_alike(alike), keeps_sets=keeps_sets).named(catalogue)
     return self._as_ready(_with_shares(made, np.arange(self.n_items, made.n_items), wanted, keeps_sets=keeps_sets))
 
 
-def _with_shares(self: L, ids: IntArray, wanted: FloatArray, *, keeps_sets: bool = True) -> L:
+def _with_shares(self: Any, ids: IntArray, wanted: FloatArray, *, keeps_sets: bool = True) -> Any:
     """Return the distribution with tilted odds of some items, so that P(a ∈ S) of these are as wanted; see :func:`solved`."""
 
     def at(log_factors: FloatArray) -> tuple[FloatArray, Callable[[], FloatArray]]:
@@ -250,7 +248,7 @@ def solved(
     )
 
 
-def _alike(label: str, items: Any, law: Law) -> Alike:
+def _alike(label: str, items: object, law: Any) -> Alike:
     """Return what a new item is like, checked."""
     names, weights = items, None
     if isinstance(items, Mapping):

@@ -1,10 +1,13 @@
-"""Numbers of a whole distribution: pairs of items, entropy, and divergence from another distribution."""
+"""Numbers of a whole distribution: pairs of items, entropy, and divergence from another distribution.
+
+:class:`~ndpp.laws.law.Law`, which is built upon this module, has the public functions as methods.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -15,16 +18,13 @@ from ndpp.errors import InvalidInputError
 from ndpp.laws.ask import Conditions
 from ndpp.laws.limits import Estimate
 
-if TYPE_CHECKING:
-    from ndpp.laws.law import Law
-
 FEW_ITEMS = 12
 """Means over all sets of up to 12 items are sums over at most 4,096 sets."""
 PAIRS = 128
 """Pairs of items that are looked up at a time, in a square of all of their items."""
 
 
-def pair_probabilities(self: Law, items: Any, **conditions: Unpack[Conditions]) -> FloatArray:
+def pair_probabilities(self: Any, items: Any, **conditions: Unpack[Conditions]) -> FloatArray:
     """Return P(a ∈ S, b ∈ S) of all pairs of some items, or of the pairs that are listed.
 
     P(a ∈ S, b ∈ S) = Σ_c w_c (P_c(a ∈ S) P_c(b ∈ S) + Cov_c(a, b)). Errors are about 1e-15; ``log_containment([a, b])`` keeps
@@ -68,7 +68,7 @@ def pair_probabilities(self: Law, items: Any, **conditions: Unpack[Conditions]) 
     return out
 
 
-def entropy(self: Law, n_samples: int = 1000, rng: RngLike = 0, **conditions: Unpack[Conditions]) -> Estimate:
+def entropy(self: Any, n_samples: int = 1000, rng: RngLike = 0, **conditions: Unpack[Conditions]) -> Estimate:
     """Return −E log P(S), in nats, of the sets under conditions such as ``size``.
 
     Exact for up to 12 items that can occur, by enumeration; otherwise the mean over exact samples, with its standard error.
@@ -83,7 +83,7 @@ def entropy(self: Law, n_samples: int = 1000, rng: RngLike = 0, **conditions: Un
     return _mean(self._under(**conditions), lambda baskets, own: -own, n_samples, rng)
 
 
-def kl(self: Law, other: object, n_samples: int = 1000, rng: RngLike = 0, **conditions: Unpack[Conditions]) -> Estimate:
+def kl(self: Any, other: object, n_samples: int = 1000, rng: RngLike = 0, **conditions: Unpack[Conditions]) -> Estimate:
     """Return E log P(S) / Q(S), the divergence of this distribution from another, Q, over the same items; see :meth:`entropy`.
 
     Infinite if a set is possible here and not there.
@@ -106,7 +106,7 @@ def kl(self: Law, other: object, n_samples: int = 1000, rng: RngLike = 0, **cond
     return _mean(self._under(**conditions), lambda sets, own: own - there.log_probs(sets), n_samples, rng)
 
 
-def _both_in(law: Law, first: IntArray, second: IntArray, each: FloatArray) -> FloatArray:
+def _both_in(law: Any, first: IntArray, second: IntArray, each: FloatArray) -> FloatArray:
     """Return P(a ∈ S, b ∈ S) for two lists of items, a ≠ b, given P_c(a ∈ S) with the empty set."""
     out, chances = np.zeros((len(first), len(second))), law._free_weights @ each
     rows, columns = (np.flatnonzero(chances[ids] > 0) for ids in (first, second))
@@ -116,7 +116,7 @@ def _both_in(law: Law, first: IntArray, second: IntArray, each: FloatArray) -> F
     return out
 
 
-def _mean(law: Law, values: Callable[[Baskets, FloatArray], FloatArray], n_samples: int, rng: RngLike) -> Estimate:
+def _mean(law: Any, values: Callable[[Baskets, FloatArray], FloatArray], n_samples: int, rng: RngLike) -> Estimate:
     """Return the mean of a function of sets and their log-probabilities: over all sets, where these are few, or over samples."""
     check_count(n_samples, "n_samples", least=2)
     if len(law.support) <= FEW_ITEMS:
