@@ -186,10 +186,11 @@ def _methods(count: int, seed: int) -> list[MethodRow]:
     limits = [few, Limit(prices, most=float(np.median(prices) * 4))]
     within = Limits.of(limits, law)
     sets = [np.array(S, np.int64) for k in range(N_SMALL + 1) for S in combinations(range(N_SMALL), k)]
-    kept = [S for S in sets if within.hold(within.totals(S))]
+    kept = [sets[i] for i in np.flatnonzero(within.kept_by(Baskets.from_lists(sets, n_items=N_SMALL)))]
     p = np.exp(law.log_probs(Baskets.from_lists(kept, n_items=N_SMALL)))
     truth, rng = {tuple(S.tolist()): float(x) for S, x in zip(kept, p / p.sum())}, np.random.default_rng(seed)
-    untilted = (S for S in law.sample(int(3 * count / p.sum()), rng=seed) if within.hold(within.totals(S)))
+    drawn = law.sample(int(3 * count / p.sum()), rng=seed)
+    untilted = (S for S, is_kept in zip(drawn, within.kept_by(drawn)) if is_kept)
     methods: dict[str, tuple[Callable[[], Baskets | list[IntArray]], bool]] = {
         "tilted": (lambda: law.sample(count, limits=limits, rng=seed), True),
         "without tilts": (lambda: [S for S, _ in zip(untilted, range(count))], True),

@@ -10,12 +10,9 @@ from ndpp.inference import (
     Ranking,
     best_set,
     continuation_scores,
-    continuation_scores_many,
     diversify,
     greedy_map,
-    greedy_map_many,
     next_item_scores,
-    next_item_scores_many,
     recommend,
     recommend_many,
 )
@@ -23,7 +20,7 @@ from ndpp.laws import FamilyMixture, Law, Limit, LowRankKernel, Mixture, load, l
 from ndpp.laws.similar import similar_items, text_features
 
 if TYPE_CHECKING:
-    from ndpp import answers, datasets, diagnostics, metrics, plots, samplers, select
+    from ndpp import answers, datasets, diagnostics, metrics, plots, samplers
     from ndpp.customers import Customers
     from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, fit, update
 
@@ -45,31 +42,27 @@ __all__ = [
     "answers",
     "best_set",
     "continuation_scores",
-    "continuation_scores_many",
     "datasets",
     "diagnostics",
     "diversify",
     "fit",
     "greedy_map",
-    "greedy_map_many",
     "load",
     "load_metadata",
     "metrics",
     "next_item_scores",
-    "next_item_scores_many",
     "plots",
     "recommend",
     "recommend_many",
     "rows",
     "samplers",
     "save",
-    "select",
     "similar_items",
     "text_features",
     "update",
 ]
 
-_PACKAGES = ("answers", "datasets", "diagnostics", "metrics", "plots", "samplers", "select")
+_PACKAGES = ("answers", "datasets", "diagnostics", "metrics", "plots", "samplers")
 _LEARNING = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP", "fit", "update")
 
 

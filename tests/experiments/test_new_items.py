@@ -40,7 +40,7 @@ def test_scores_are_those_of_the_extended_law(keep):
     ).without_empty()
     extended = law.add_items({"x": ["a"], "y": ["b", "c"]}, {"x": 0.1, "y": 0.3}, keep=keep)
     lists = [[0], [1, 4], [2, 5, 7]]
-    wanted = ndpp.continuation_scores_many(extended, Baskets.from_lists(lists, n_items=10))
+    wanted = ndpp.continuation_scores(extended, Baskets.from_lists(lists, n_items=10))
     source = law if keep == "shares" else extended
     posterior, scores = posteriors_and_scores(source, Baskets.from_lists(lists, n_items=source.n_items), 9)
     new = posterior @ extended._inclusions_of(np.array([8, 9]))

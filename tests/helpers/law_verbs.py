@@ -29,7 +29,7 @@ from ndpp.errors import (
     ZeroProbabilityError,
 )
 from ndpp.inference.ranking import DAMPING, Ranking, recommend_many
-from ndpp.inference.scores import continuation_scores, continuation_scores_many, next_item_scores_many
+from ndpp.inference.scores import continuation_scores, next_item_scores
 
 TOLERANCE, LOG_TOLERANCE = 1e-9, 1e-8
 """Largest difference of a probability and of a score relative to the best of its basket; and of a log-probability."""
@@ -423,7 +423,7 @@ def check_next_item_scores(entry: Entry) -> None:
 @verb
 def check_next_item_scores_many(entry: Entry) -> None:
     sets = whole(entry)
-    for J, found in zip(sets, next_item_scores_many(entry.law, baskets_of(entry, sets)), strict=True):
+    for J, found in zip(sets, next_item_scores(entry.law, baskets_of(entry, sets)), strict=True):
         close_scores(found, entry.truth.next_scores(J), J)
 
 
@@ -436,7 +436,7 @@ def continuation(entry: Entry, J: Items) -> np.ndarray:
 @verb
 def check_continuation_scores(entry: Entry) -> None:
     sets = begun(entry)
-    for J, found in zip(sets, continuation_scores_many(entry.law, baskets_of(entry, sets)), strict=True):
+    for J, found in zip(sets, continuation_scores(entry.law, baskets_of(entry, sets)), strict=True):
         close(found, continuation(entry, J), J)
     close(continuation_scores(entry.law, sets[-1]), continuation(entry, sets[-1]), sets[-1])
 
@@ -540,7 +540,7 @@ def check_errors_of_baskets_that_are_never_whole(entry: Entry) -> None:
         with pytest.raises(ZeroProbabilityError):
             ndpp.next_item_scores(law, J)
         with pytest.raises(ZeroProbabilityError):
-            next_item_scores_many(law, baskets_of(entry, [J]))
+            next_item_scores(law, baskets_of(entry, [J]))
         assert recommend_many(law, baskets_of(entry, [J]), ranking=Ranking.COMPLETION) == [None]
     if entry.kind.may_lack_conditionals:
         for J in [J for J in begun(entry) if J and not truth.has_kernel_given(J)][:3]:

@@ -12,7 +12,7 @@ import oracles
 from kernels import AWKWARD, BY_NAME, Case, learned, pair_blocks, random_ndpp
 from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
-from ndpp.inference import Ranking, greedy_map, next_item_scores, next_item_scores_many, recommend
+from ndpp.inference import Ranking, greedy_map, next_item_scores, recommend
 from ndpp.laws import batched, kernel_gains
 from ndpp.laws.kernel import LowRankKernel
 
@@ -269,7 +269,7 @@ def test_scores_of_many_baskets_are_those_of_each(name: str, monkeypatch: pytest
     minors = oracles.minors(case.L)
     lists = [list(S) for S in oracles.subsets(case.n_items) if len(S) <= 4 and det(minors, S) > 0]
     monkeypatch.setattr(batched, "CHUNK_ITEMS", 20)
-    scores = next_item_scores_many(case.kernel, Baskets.from_lists(lists, n_items=case.n_items))
+    scores = next_item_scores(case.kernel, Baskets.from_lists(lists, n_items=case.n_items))
     assert scores.shape == (len(lists), case.n_items)
     for J, row in zip(lists, scores):
         np.testing.assert_allclose(row, next_item_scores(case.kernel, J), rtol=1e-7, atol=1e-9 * np.abs(case.L).max())
@@ -280,7 +280,7 @@ def test_baskets_that_never_occur_are_refused() -> None:
     with pytest.raises(ZeroProbabilityError, match="probability zero"):
         next_item_scores(kernel, [0, 5])
     with pytest.raises(ZeroProbabilityError, match="probability zero"):
-        next_item_scores_many(kernel, Baskets.from_lists([[], [0, 5]], n_items=kernel.n_items))
+        next_item_scores(kernel, Baskets.from_lists([[], [0, 5]], n_items=kernel.n_items))
 
 
 def test_scores_on_a_restricted_kernel() -> None:
@@ -289,10 +289,10 @@ def test_scores_on_a_restricted_kernel() -> None:
     scores = next_item_scores(kernel, [2])
     wanted = np.diag(L) - L[:, 2] * L[2] / L[2, 2]
     np.testing.assert_allclose(scores, np.where(np.arange(8) == 2, 0, wanted), atol=1e-12)
-    many = next_item_scores_many(kernel, Baskets.from_lists([[2], []], n_items=8))
+    many = next_item_scores(kernel, Baskets.from_lists([[2], []], n_items=8))
     np.testing.assert_allclose(many, [scores, np.diag(L)], atol=1e-12)
     with pytest.raises(ZeroProbabilityError, match="item 3, which this kernel excludes"):
-        next_item_scores_many(kernel, Baskets.from_lists([[2], [3]], n_items=8))
+        next_item_scores(kernel, Baskets.from_lists([[2], [3]], n_items=8))
 
 
 def test_near_singular_baskets_are_scored_with_care() -> None:
@@ -304,9 +304,7 @@ def test_near_singular_baskets_are_scored_with_care() -> None:
     wanted = [0, 0] + [float(law.minors[0b11 | 1 << i] / det_J / 2.0**law.shift) for i in (2, 3)]
     kernel = LowRankKernel(X, W)
     np.testing.assert_allclose(next_item_scores(kernel, [0, 1]), wanted, rtol=1e-7)
-    np.testing.assert_allclose(
-        next_item_scores_many(kernel, Baskets.from_lists([[0, 1]], n_items=4))[0], wanted, rtol=1e-7
-    )
+    np.testing.assert_allclose(next_item_scores(kernel, Baskets.from_lists([[0, 1]], n_items=4))[0], wanted, rtol=1e-7)
 
 
 def test_scores_far_below_the_largest_entries_are_scored_with_care() -> None:
@@ -315,7 +313,7 @@ def test_scores_far_below_the_largest_entries_are_scored_with_care() -> None:
     X = rng.integers(-8, 9, (6, 4)) * 2.0 ** np.array([-20, -3, 0, 20])
     A, D = rng.integers(-8, 9, (2, 4, 4)) / 8
     kernel, law = LowRankKernel(X, A @ A.T + D - D.T), oracles.exact_law(X, A @ A.T + D - D.T)
-    many = next_item_scores_many(kernel, Baskets.from_lists([[a] for a in range(6)], n_items=6))
+    many = next_item_scores(kernel, Baskets.from_lists([[a] for a in range(6)], n_items=6))
     for a, row in enumerate(many):
         wanted = [0 if i == a else law.minors[1 << a | 1 << i] / law.minors[1 << a] / 2.0**law.shift for i in range(6)]
         np.testing.assert_allclose(row, np.array(wanted, float), rtol=1e-8)
@@ -327,7 +325,7 @@ def test_learned_kernel_scores() -> None:
     rng = np.random.default_rng(0)
     lists = [rng.permutation(kernel.n_items)[: rng.integers(0, 30)] for _ in range(60)]
     baskets = Baskets.from_lists(lists, n_items=kernel.n_items)
-    scores = next_item_scores_many(kernel, baskets)
+    scores = next_item_scores(kernel, baskets)
     for J, row in zip(baskets, scores):
         wanted = np.diag(L) - np.einsum("ij,ji->i", L[:, J], np.linalg.solve(L[np.ix_(J, J)], L[J]))
         wanted[J] = 0
@@ -336,8 +334,8 @@ def test_learned_kernel_scores() -> None:
 
 def test_baskets_of_another_catalogue() -> None:
     with pytest.raises(InvalidInputError, match="the kernel has 8 items, the baskets have 3"):
-        next_item_scores_many(BY_NAME["generic"].kernel, Baskets.from_lists([[2]]))
-    assert next_item_scores_many(BY_NAME["generic"].kernel, Baskets.from_lists([], n_items=8)).shape == (0, 8)
+        next_item_scores(BY_NAME["generic"].kernel, Baskets.from_lists([[2]]))
+    assert next_item_scores(BY_NAME["generic"].kernel, Baskets.from_lists([], n_items=8)).shape == (0, 8)
 
 
 def test_recommend() -> None:

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 import ndpp
-from ndpp.errors import ImpossibleSizeError, InvalidInputError, RowsUnavailableError
+from ndpp.errors import ImpossibleSizeError, RowsUnavailableError
 from ndpp.inference import greedy, pursuit, runs
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.scoring import Factored
+
+NO_ITEMS = np.empty((5, 0), np.int64)
 
 
 def gain(L: np.ndarray, before: list[int], a: int) -> float:
@@ -130,26 +132,24 @@ def test_where_rounding_matters_the_careful_run_goes_on():
         ndpp.greedy_map(kernel, 9)
 
 
-def test_many_queries_are_each_of_them():
+def test_queries_with_candidates_or_rows_of_their_own():
     rng = np.random.default_rng(3)
     for inner in INNER.values():
         kernel = LowRankKernel(rng.standard_normal((60, 6)), inner(rng, 6), labels=[f"i{a}" for a in range(60)])
         candidates = [rng.permutation(60)[:size] for size in (10, 20, 60, 5)]
         given = [[1], [2, 3], [4, 59], [0, 1, 2]]
         for window in (None, 2):
-            found = ndpp.greedy_map_many(kernel, 5, given=given, candidates=candidates, window=window)
-            for own, some, run in zip(given, candidates, found):
-                wanted = ndpp.greedy_map(kernel, 5, given=own, candidates=some, window=window)
-                np.testing.assert_array_equal(run, wanted)
+            for own, some in zip(given, candidates):
+                found = ndpp.greedy_map(kernel, 5, given=own, candidates=some, window=window)
+                wanted = reference(kernel.to_dense(), 5, given=own, allowed=sorted(some), window=window)
+                np.testing.assert_array_equal(found, wanted)
     rows = rng.standard_normal((5, 12, 4))
     rows[2] = rows[2, :1] + 1e-7 * rows[2]  # for the careful run
-    found = ndpp.greedy_map_many(rows, 3)
+    found = greedy.greedy_batch(rows, 3, NO_ITEMS)[0]
     np.testing.assert_array_equal(found, [ndpp.greedy_map(LowRankKernel(X), 3) for X in rows])
-    found = ndpp.greedy_map_many(rows, 3, given=[[0], [1], [2], [3], [4]], candidates=[[5, 6, 7]] * 5)
-    wanted = [ndpp.greedy_map(LowRankKernel(X), 3, given=[i], candidates=[5, 6, 7]) for i, X in enumerate(rows)]
+    found = greedy.greedy_batch(rows, 3, np.arange(5)[:, None])[0]
+    wanted = [ndpp.greedy_map(LowRankKernel(X), 3, given=[i]) for i, X in enumerate(rows)]
     np.testing.assert_array_equal(found, wanted)
-    with pytest.raises(InvalidInputError, match="they are for 1 and 2 queries"):
-        ndpp.greedy_map_many(kernel, 3, given=[[0]], candidates=[[1], [2]])
 
 
 @pytest.mark.parametrize("window", [None, 2, 1])
@@ -157,14 +157,13 @@ def test_tensors_in_batches_agree_with_arrays(window: int | None):
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(4)
     X = np.sign(rng.standard_normal((4, 40, 6))) * rng.integers(1, 3, (4, 40, 1))
-    wanted = ndpp.greedy_map_many(X, 5, given=[[0]] * 4, window=window)
-    found = ndpp.greedy_map_many(torch.from_numpy(X), 5, given=[[0]] * 4, window=window)
+    start = np.zeros((4, 1), np.int64)
+    wanted = greedy.greedy_batch(X, 5, start, window)[0]
+    found = greedy.greedy_batch(torch.from_numpy(X), 5, start, window)[0]
     assert isinstance(found, torch.Tensor)
     np.testing.assert_array_equal(found, wanted)
-    allowed = np.tile(np.arange(40) > 0, (4, 1))
     for some in (slice(4), slice(1)) if window is None else ():  # a GPU has no windows
-        start = np.zeros_like(wanted[some, :1])
-        on_device = greedy._on_device(torch, torch.from_numpy(X[some]), 5, start, allowed[some], None)
+        on_device = greedy._on_device(torch, torch.from_numpy(X[some]), 5, start[some], None)
         np.testing.assert_array_equal(on_device[0], wanted[some])
 
 
@@ -186,7 +185,7 @@ def test_a_gpu_is_asked_for_a_dozen_operations_per_item(queries: int):
     for size in (5, 15):
         with Count() as count:
             none = torch.empty((queries, 0), dtype=int)
-            run = pursuit.OnDevice(torch, X, none, None, size, (X * X).sum(-1))
+            run = pursuit.OnDevice(torch, X, none, size, (X * X).sum(-1))
             runs.extend(run, size)
             assert run.sure.all()
         totals.append(count.total)
@@ -225,24 +224,23 @@ def test_kernels_without_w_are_those_of_the_identity():
 
 @pytest.mark.parametrize("queries", [1, 4])
 def test_what_a_gpu_does_agrees_with_arrays(queries: int, monkeypatch: pytest.MonkeyPatch):
-    """The same steps on tensors in memory: rows with factors, given items, candidates, and a query for the careful run."""
+    """The same steps on tensors in memory: rows with factors, given items, and a query for the careful run."""
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(7)
     X = rng.standard_normal((queries, 30, 5)).astype(np.float32)
     X[-1] = X[-1, :1] + 1e-5 * X[-1]
     f = rng.uniform(0.5, 1.0, (queries, 30))
-    given, allowed = np.tile([[3]], (queries, 1)), rng.random((queries, 30)) < 0.8
-    allowed[:, 3] = False
+    given = np.tile([[3]], (queries, 1))
     arrays = pursuit.RowFactors(f, pursuit.squares_of(X))
     tensors = pursuit.RowFactors(*map(torch.from_numpy, arrays))
-    wanted = greedy.greedy_batch(X, 4, given, None, allowed, arrays)
+    wanted = greedy.greedy_batch(X, 4, given, None, arrays)
     monkeypatch.setattr(greedy, "DEVICE_ENTRIES", 400)  # two queries at a time
-    found = greedy._on_device(torch, torch.from_numpy(X), 4, given, allowed, tensors)
+    found = greedy._on_device(torch, torch.from_numpy(X), 4, given, tensors)
     np.testing.assert_array_equal(found[0], wanted[0])
     np.testing.assert_allclose(found[1], wanted[1], rtol=1e-6)
     assert found[1][:, 0].isnan().all()
-    free = greedy._on_device(torch, torch.from_numpy(X[:1]), 3, given[:1, :0], None, None)
-    np.testing.assert_array_equal(free[0], ndpp.greedy_map_many(X[:1], 3))
+    free = greedy._on_device(torch, torch.from_numpy(X[:1]), 3, given[:1, :0], None)
+    np.testing.assert_array_equal(free[0], greedy.greedy_batch(X[:1], 3, given[:1, :0])[0])
 
 
 def test_steps_that_are_not_sure_are_found_at_the_end():

@@ -22,11 +22,9 @@ from ndpp import (
     PerCategory,
     Ranking,
     continuation_scores,
-    continuation_scores_many,
     greedy_map,
     metrics,
     next_item_scores,
-    next_item_scores_many,
     recommend,
     recommend_many,
 )
@@ -257,9 +255,9 @@ def test_products_are_formed_for_all_baskets_and_in_parts(kind: str, monkeypatch
         found = [part.tolist() for part in parts(law, baskets)]
         assert len(found) == n_parts
         assert sorted(i for part in found for i in part) == [0, 1, 2, 3, 4, 5]
-        assert continuation_scores_many(law, baskets) == pytest.approx(single, abs=2e-12)
+        assert continuation_scores(law, baskets) == pytest.approx(single, abs=2e-12)
         for basket, expected in zip(lists, single):
-            alone = continuation_scores_many(law, Baskets.from_lists([basket], n_items=90))
+            alone = continuation_scores(law, Baskets.from_lists([basket], n_items=90))
             assert alone[0] == pytest.approx(expected, abs=2e-12)
 
 
@@ -336,7 +334,7 @@ def test_the_two_differ():
 def test_errors():
     mixture = LAWS["tied, disjoint items"]
     with pytest.raises(ZeroProbabilityError, match=r"\[0, 2\]"):
-        next_item_scores_many(mixture, Baskets.from_lists([[0], [0, 2]], n_items=N))
+        next_item_scores(mixture, Baskets.from_lists([[0], [0, 2]], n_items=N))
     with pytest.raises(ZeroProbabilityError):
         continuation_scores(mixture, [0, 2])
     with pytest.raises(InvalidInputError, match="one catalogue"):
@@ -453,7 +451,7 @@ def test_functions_take_estimators():
     model, baskets = Fitted(law), Baskets.from_lists([[], [2]], n_items=N)
     for asked in (next_item_scores, continuation_scores):
         np.testing.assert_array_equal(asked(model, [2]), asked(law, [2]))
-    for asked in (next_item_scores_many, continuation_scores_many, Ranking.LIFT.scores):
+    for asked in (next_item_scores, continuation_scores, Ranking.LIFT.scores):
         np.testing.assert_array_equal(asked(model, baskets), asked(law, baskets))
     np.testing.assert_array_equal(greedy_map(model, 3), greedy_map(law, 3))
     assert repr(recommend(model, [2], 3)) == repr(recommend(law, [2], n=3)) == repr(law.recommend([2], 3))

@@ -15,7 +15,7 @@ import oracles
 from kernels import BY_NAME
 from ndpp import LowRankKernel
 from ndpp.errors import InvalidInputError, UnknownItemError, UnknownLabelError, ZeroProbabilityError
-from ndpp.laws.feature_map import FeatureMap
+from ndpp.laws.frame import FeatureMap
 
 OLD = ("a", "b", "c", "d", "e", "f")
 LIKE = {"x": ["a", "c"], "y": {"b": 3.0, "e": 1.0}, "z": ["d"]}

@@ -44,7 +44,7 @@ def test_families_of_one_item_are_a_mixture_with_shared_ties():
     baskets = Baskets.from_lists(oracles.subsets(N), n_items=N)
     assert law.log_probs(baskets) == pytest.approx(tied.log_probs(baskets), abs=1e-14)
     assert law.inclusion_probabilities(given=[2]) == pytest.approx(tied.inclusion_probabilities(given=[2]), abs=1e-14)
-    scores = [ndpp.next_item_scores_many(each, baskets[1:9]) for each in (law, tied)]
+    scores = [ndpp.next_item_scores(each, baskets[1:9]) for each in (law, tied)]
     assert scores[0] == pytest.approx(scores[1], abs=1e-14)
 
 

@@ -182,7 +182,7 @@ def test_sets_of_one_size_of_many_components(case: str, monkeypatch):
             expected += share * kernel.inclusion_probabilities(size)
         asked.clear()
         with monkeypatch.context() as context:
-            context.setattr("ndpp.laws.law.MAX_LOSS", -1.0 if case == "rounding matters" else MAX_LOSS)
+            context.setattr("ndpp.laws.hooks.MAX_LOSS", -1.0 if case == "rounding matters" else MAX_LOSS)
             found = mixture._mean_inclusions(np.empty(0, np.int64), size, np.arange(3), post)
         assert sorted(set(asked)) == ([0, 1, 2] if case == "rounding matters" and size else [])
         assert found == pytest.approx(expected, abs=1e-10)

@@ -10,7 +10,7 @@ import pytest
 
 import ndpp
 from ndpp.datasets import shelf_kernel
-from ndpp.laws import law as law_module
+from ndpp.laws import hooks
 from ndpp.linalg import sizes
 
 SKEW = [[0.0, 1.0], [-1.0, 0.0]]
@@ -71,7 +71,7 @@ def test_components_of_negligible_posterior_and_light_groups_do_not_matter(monke
     odds[1:, :50] *= 1e-12
     law = ndpp.Mixture.tied(odds, 0.3 * rng.normal(size=(200, 4)), np.kron(np.eye(2), SKEW), np.full(4, 0.25))
     found = law.sizes_with(range(200))
-    monkeypatch.setattr(law_module, "NEGLIGIBLE_FOR_SIZES", 0.0)
+    monkeypatch.setattr(hooks, "NEGLIGIBLE_FOR_SIZES", 0.0)
     monkeypatch.setattr(sizes, "SMALL_P", 0.0)
     np.testing.assert_allclose(law.sizes_with(range(200)), found, atol=1e-5)
     mean = found @ np.arange(found.shape[1])

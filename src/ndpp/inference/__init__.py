@@ -2,14 +2,12 @@
 
 from ndpp.inference.best import BestSet, best_set
 from ndpp.inference.diversify import Diversified, diversify
-from ndpp.inference.greedy import greedy_map, greedy_map_many
+from ndpp.inference.greedy import greedy_map
 from ndpp.inference.ranking import Ranking, recommend, recommend_many
 from ndpp.inference.recommendation import PerCategory, Recommendation, Recommendations
 from ndpp.inference.scores import (
     continuation_scores,
-    continuation_scores_many,
     next_item_scores,
-    next_item_scores_many,
 )
 
 __all__ = [
@@ -21,12 +19,9 @@ __all__ = [
     "Recommendations",
     "best_set",
     "continuation_scores",
-    "continuation_scores_many",
     "diversify",
     "greedy_map",
-    "greedy_map_many",
     "next_item_scores",
-    "next_item_scores_many",
     "recommend",
     "recommend_many",
 ]

@@ -24,7 +24,8 @@ from ndpp.errors import ImpossibleSizeError
 from ndpp.inference.greedy import greedy_map
 from ndpp.inference.scores import law_under
 from ndpp.laws.ask import Conditions
-from ndpp.laws.law import Law, log_sum
+from ndpp.laws.hooks import log_sum
+from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit, Limits
 
 MIN_LOG_GAIN = 1e-9
@@ -53,7 +54,6 @@ def best_set(  # type: ignore[misc]
     size: int,
     *,
     given: Items = (),
-    candidates: Items | None = None,
     limits: Limit | Sequence[Limit] = (),
     n_samples: int = 100,
     rng: RngLike = 0,
@@ -73,8 +73,6 @@ def best_set(  # type: ignore[misc]
         Number of items, the given ones included.
     given : sequence of int
         Items that every set contains.
-    candidates : sequence of int, optional
-        The only other items of a set.
     limits : Limit or sequence of Limit
         Limits that the set keeps, given items included. The bound is that of all sets of its size, whether they keep them or not.
     n_samples : int
@@ -82,7 +80,7 @@ def best_set(  # type: ignore[misc]
     rng : anything ``numpy.random.default_rng`` takes
         For the samples.
     **conditions
-        ``exclude``, ``boost``, ``context``, ``mission`` and ``customer``, as in ``law.ask``.
+        ``candidates``, ``exclude``, ``boost``, ``context``, ``mission`` and ``customer``, as in ``law.ask``.
 
     Returns
     -------
@@ -108,8 +106,6 @@ def best_set(  # type: ignore[misc]
     start = np.sort(check_items(given, among, "given"))
     check_count(n_samples, "n_samples")
     among = law_under(among, start, **conditions)
-    if candidates is not None:
-        among = among.restrict(np.union1d(check_items(candidates, among, "candidates"), start))
     among.check_size(check_count(size, "size"), given=start)
     kept = Limits.of(limits, among)
     seen: dict[tuple[int, ...], float] = {}
@@ -135,7 +131,7 @@ def best_set(  # type: ignore[misc]
         if len(start) < size:
             _exchange(among, items, start, kept, weigh)
     key, best = max(seen.items(), key=lambda found: found[1])
-    log_mass = log_sum(among._log_weights + among._log_masses(start, size))
+    log_mass = among._log_total(start, size)
     left = 1 - float(np.exp(np.array(list(seen.values())) - log_mass).sum())
     bound = min(log_mass + float(np.log(max(left, HIDDEN_SHARE))), among._scoring.bound(start, size))
     return BestSet(np.array(key, np.int64), best, bound if bound > best + MIN_LOG_GAIN else best)

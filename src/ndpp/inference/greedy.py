@@ -17,7 +17,7 @@ import numpy as np
 
 from ndpp._types import BoolArray, FloatArray, IntArray, Items, RealArray
 from ndpp._validation import check_count, check_items, plain_array
-from ndpp.errors import ImpossibleSizeError, InvalidInputError
+from ndpp.errors import ImpossibleSizeError
 from ndpp.inference.pursuit import OnDevice, RowFactors, pursuit
 from ndpp.inference.runs import Careful, GreedyState, extend, last
 from ndpp.inference.scores import law_under
@@ -150,92 +150,32 @@ class _Within:
         return fits
 
 
-def greedy_map_many(
-    kernel: object,
-    size: int,
-    *,
-    given: Sequence[Items] | None = None,
-    candidates: Sequence[Items] | None = None,
-    window: int | None = None,
-) -> Array:
-    """Return :func:`greedy_map` of many queries, shape (queries, size): each with its own given items and candidates, or its own rows.
-
-    Parameters
-    ----------
-    kernel : LowRankKernel, Mixture, fitted estimator, or (queries, n, d) array or tensor
-        The model that all queries share; or the rows of each, whose kernel is X Xᵀ. Tensors on a GPU stay there, all queries are
-        answered at once unless there is a window, and the result is a tensor.
-    size : int
-        Number of items, the given ones included.
-    given, candidates : sequence of sequences of int, optional
-        Of each query, those of :func:`greedy_map`.
-    window : int, optional
-        As in :func:`greedy_map`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> kernel = LowRankKernel(np.diag([1.0, 3.0, 2.0, 4.0]))
-    >>> greedy_map_many(kernel, 2, candidates=[[0, 1, 2], [2, 3]])
-    array([[1, 2],
-           [3, 2]])
-    """
-    counts = {len(lists) for lists in (given, candidates) if lists is not None}
-    rows: Array = kernel if getattr(kernel, "ndim", None) == 3 else None
-    if rows is not None:
-        counts.add(len(rows))
-    if len(counts) != 1:
-        raise InvalidInputError(
-            "given and candidates must have one list per query each"
-            + (f"; they are for {' and '.join(map(str, sorted(counts)))} queries" if counts else "; got neither")
-        )
-    n_queries = counts.pop()
-    starts: Sequence[Items] = [()] * n_queries if given is None else given
-    if rows is None:
-        options = [None] * n_queries if candidates is None else candidates
-        found = [
-            greedy_map(kernel, size, given=start, candidates=own, window=window) for start, own in zip(starts, options)
-        ]
-        return np.array(found, np.int64).reshape(n_queries, size)
-    n_items = rows.shape[1]
-    first, allowed = [check_items(own, n_items, "given") for own in starts], None
-    if candidates is not None:
-        allowed = np.array([np.isin(np.arange(n_items), check_items(own, n_items, "candidates")) for own in candidates])
-    if len({len(own) for own in first}) > 1:
-        raise InvalidInputError("given must have the same number of items for each query with its own rows")
-    return greedy_batch(rows, check_count(size, "size"), np.array(first, np.int64), window, allowed)[0]
-
-
 def greedy_batch(
     X: Array,
     size: int,
     given: IntArray,
     window: int | None = None,
-    allowed: BoolArray | None = None,
     factors: RowFactors | None = None,
 ) -> tuple[Array, Array]:
     """Return the greedy runs of kernels X_b X_bᵀ, X (b, n, d), and the gains of their items, NaN for given ones: tensors for a tensor.
 
-    ``given`` is (b, g), ``allowed`` (b, n); rows are multiplied by ``factors`` of shape (b, n). A GPU works on as many queries at a time as
-    memory allows; windows are for the CPU.
+    ``given`` is (b, g); rows are multiplied by ``factors`` of shape (b, n). A GPU works on as many queries at a time as memory allows;
+    windows are for the CPU.
     """
-    (b, n, _), g = X.shape, given.shape[1]
-    if allowed is not None or g:
-        allowed = np.ones((b, n), bool) if allowed is None else allowed
-        np.put_along_axis(allowed, given, False, axis=1)
+    b, g = len(X), given.shape[1]
     torch = None if isinstance(X, np.ndarray) else sys.modules["torch"]
     if torch is not None and X.device.type != "cpu" and window is None:
-        return _on_device(torch, X, size, given, allowed, factors)
+        return _on_device(torch, X, size, given, factors)
     items, gains, rows = np.empty((b, size), np.int64), np.full((b, size), np.nan), plain_array(X, "X")
     items[:, :g] = given
     for i in range(b):
-        open, own = None if allowed is None else allowed[i], _of_query(factors, i)
-        state = pursuit(Factored(rows[i]), given[i].tolist(), open, size, window=window, factors=own)
+        own = _of_query(factors, i)
+        state = pursuit(Factored(rows[i]), given[i].tolist(), None, size, window=window, factors=own)
         picks, found = extend(state, size - g)
         if len(picks) == size - g:
             items[i, g:], gains[i, g:] = [row for (row,) in picks], found
         else:
-            items[i], gains[i, g:] = _careful(rows[i], size, given[i], window, open, own)
+            items[i], gains[i, g:] = _careful(rows[i], size, given[i], window, own)
     return (items, gains) if torch is None else tuple(torch.from_numpy(part).to(X.device) for part in (items, gains))
 
 
@@ -244,7 +184,6 @@ def _on_device(
     X: Array,
     size: int,
     given: IntArray,
-    allowed: BoolArray | None,
     factors: RowFactors | None,
 ) -> tuple[Array, Array]:
     """Return the same for a tensor on a GPU, which is waited for once per part."""
@@ -260,16 +199,14 @@ def _on_device(
         else:
             f = factors.f[part]
             rows, own = X[part] * f[..., None], factors.squares[part] * f * f  # in double precision, as f is
-        open = None if allowed is None else torch.tensor(allowed[part], device=device)
         start = torch.tensor(given[part], device=device)
-        state = OnDevice(torch, rows, start, open, size, own)
+        state = OnDevice(torch, rows, start, size, own)
         picks, found = extend(state, size - g)
         items[part] = torch.cat([start, *chain.from_iterable(picks)], 1)
         if picks:
             gains[part, g:] = torch.cat(found, 1)
         for i in np.arange(b)[part][~state.sure.cpu().numpy()]:
-            own_open = None if allowed is None else allowed[i]
-            careful = _careful(plain_array(X[i], "X"), size, given[i], None, own_open, _of_query(factors, i))
+            careful = _careful(plain_array(X[i], "X"), size, given[i], None, _of_query(factors, i))
             items[i], gains[i, g:] = (torch.from_numpy(values).to(device) for values in careful)
     return items, gains
 
@@ -279,12 +216,11 @@ def _of_query(factors: RowFactors | None, i: int) -> RowFactors | None:
 
 
 def _careful(
-    X: RealArray, size: int, given: IntArray, window: int | None, open: BoolArray | None, factors: RowFactors | None
+    X: RealArray, size: int, given: IntArray, window: int | None, factors: RowFactors | None
 ) -> tuple[IntArray, FloatArray]:
     """Return the run of one query that is not sure, and its gains."""
     kernel = LowRankKernel(X if factors is None else X * factors.f[:, None])
-    candidates = None if open is None else np.flatnonzero(open)
-    items = greedy_map(kernel, size, given=given, candidates=candidates, window=window)
+    items = greedy_map(kernel, size, given=given, window=window)
     return items, gains_of(kernel, items, len(given), window)
 
 

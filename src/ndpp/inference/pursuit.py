@@ -281,7 +281,7 @@ class ByColumns(_Symmetric):
 
 
 class AnyRun(GreedyState):
-    """A run of any kernel, symmetric or not. With a ``window``, gains are those after the last ``window - 1`` items alone."""
+    """A run of a kernel that is not symmetric, or of any with a ``window``: gains are those after the last ``window - 1`` items alone."""
 
     def __init__(
         self,
@@ -323,16 +323,14 @@ class AnyRun(GreedyState):
             self.is_sure &= bool(self.gains[row] > MIN_GAIN and doubt <= TIE * self.gains[row])
             return self._slide(row, u, v, self.window - 1)
         if self.left:
-            left = np.array(self.left)
-            right = left if self.is_symmetric else np.array(self.right)
+            left, right = np.array(self.left), np.array(self.right)
             u = u - (right @ x) @ left
-            v = u if self.is_symmetric else v - (left @ x) @ right
+            v = v - (left @ x) @ right
         pivot = x @ u
         self.is_sure &= bool(pivot > MIN_GAIN and doubt <= TIE * pivot)
         self.left.append(u / pivot**0.5)
-        self.right.append(self.left[-1] if self.is_symmetric else v / pivot**0.5)
-        change = self.X @ self.left[-1]
-        change = change * (change if self.is_symmetric else self.X @ self.right[-1])
+        self.right.append(v / pivot**0.5)
+        change = (self.X @ self.left[-1]) * (self.X @ self.right[-1])
         self.noise = self.noise + (4 * EPS + doubt / pivot) * np.abs(change)
         self.gains -= change
 
@@ -367,7 +365,7 @@ class OnDevice(GreedyState):
     added are not marked: their gains are zero up to errors that no sure step takes for the best.
     """
 
-    def __init__(self, torch: ModuleType, X: Array, given: Array, open: Array, size: int, gains: Array) -> None:
+    def __init__(self, torch: ModuleType, X: Array, given: Array, size: int, gains: Array) -> None:
         b, _, d = X.shape
         self.torch, self.X, self.gains, self.n_given, self.count = torch, X, gains, given.shape[1], 0
         self.picks, self.found = given.new_empty((b, size)), gains.new_empty((b, size))
@@ -376,8 +374,6 @@ class OnDevice(GreedyState):
         self.picks[:, : self.n_given] = given
         for _ in range(self.n_given):
             self.add([])
-        if open is not None:
-            gains.masked_fill_(~open, -np.inf)
 
     def best(self) -> tuple[Sequence[Array], Sequence[Array]]:
         """Return the best item of each run and its gain."""

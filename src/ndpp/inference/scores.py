@@ -64,16 +64,6 @@ def continuation_scores(law: object, basket: Items | Baskets, **conditions: Unpa
     return _scores(Law.required(law), basket, conditions, whole=False)
 
 
-def next_item_scores_many(kernel: object, baskets: Baskets) -> FloatArray:
-    """Return :func:`next_item_scores` of each basket."""
-    return next_item_scores(kernel, baskets)
-
-
-def continuation_scores_many(law: object, baskets: Baskets) -> FloatArray:
-    """Return :func:`continuation_scores` of each basket."""
-    return continuation_scores(law, baskets)
-
-
 def law_under(law: Law, basket: IntArray = NO_ITEMS, **conditions: Unpack[Conditions]) -> Law:
     """Return the law under conditions, of which none takes items of the basket out."""
     if "given" in conditions:

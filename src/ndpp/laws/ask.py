@@ -23,7 +23,7 @@ import numpy as np
 from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import Catalogued, check_items, check_values
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
-from ndpp.laws.limits import Limit, Limits
+from ndpp.laws.limits import NO_LIMITS, Limit, Limits
 from ndpp.laws.precision import check_given
 
 Factors: TypeAlias = Mapping[int, float] | Mapping[str, float] | Sequence[float] | FloatArray
@@ -145,7 +145,7 @@ class Ask(NamedTuple):
     @property
     def of_law(self) -> Ask:
         """The part that chooses weights and factors, before items are out."""
-        return self._replace(given=NO_ITEMS, size=None, limits=Limits.none(), excluded=NO_ITEMS)
+        return self._replace(given=NO_ITEMS, size=None, limits=NO_LIMITS, excluded=NO_ITEMS)
 
     @property
     def is_closed(self) -> bool:

@@ -1,4 +1,7 @@
-"""Catalogues that change: new items that behave like others, items that leave, and other names."""
+"""Catalogues that change: new items that behave like others, items that leave, and other names.
+
+:class:`~ndpp.laws.law.Law`, which is built upon this module, has the public functions as methods.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import logit
 
 from ndpp._types import FloatArray, IntArray, Items
@@ -40,7 +44,7 @@ class Alike(NamedTuple):
         return np.asarray((self.weights * np.where(rows @ side < 0, -1.0, 1.0)) @ rows)
 
 
-class _Known(NamedTuple):
+class Known(NamedTuple):
     """Some items of a catalogue, ascending, and P_c(a ∈ S) of them, shape (C, items)."""
 
     ids: IntArray
@@ -51,183 +55,157 @@ class _Known(NamedTuple):
         return np.asarray(logit(self.chances[:, np.searchsorted(self.ids, items)].clip(max=CERTAIN)))
 
 
-class Changes:
-    """The part of :class:`~ndpp.laws.law.Law` that changes its catalogue."""
+def add_items(
+    self: Any,
+    like: Mapping[str, Any] | None = None,
+    popularity: float | Mapping[str, float] | None = None,
+    *,
+    features: Mapping[str, ArrayLike] | None = None,
+    keep: str = "shares",
+) -> Any:
+    """Return the distribution with new items at the end of the catalogue, which behave like others.
 
-    def add_items(
-        self: Any,
-        like: Mapping[str, Any] | None = None,
-        popularity: Any = None,
-        *,
-        features: Mapping[str, Any] | None = None,
-        keep: str = "shares",
-    ) -> Any:
-        """Return the distribution with new items at the end of the catalogue, which behave like others.
+    The log-odds of a new item in each component are weighted means of those of the items it is like, and one number for all
+    components, found exactly, sets how often it occurs. In mixtures with shared ties, it has no ties of its own: what it comes with
+    follows from the missions. In kernels, its row is the mean of theirs.
 
-        The log-odds of a new item in each component are weighted means of those of the items it is like, and one number for all
-        components, found exactly, sets how often it occurs. In mixtures with shared ties, it has no ties of its own: what it comes with
-        follows from the missions. In kernels, its row is the mean of theirs.
+    Parameters
+    ----------
+    like : mapping
+        For each new label the items that it behaves like: a list of ids or labels, or a mapping from these to weights > 0.
+        :func:`ndpp.similar_items` finds them by name, category or features.
+    popularity : float or mapping, optional
+        P(a ∈ S), the expected share of baskets with the item, for all new items or by label. By default, and for labels that a
+        mapping lacks, the weighted mean of the shares of the items it is like. Items by features need one.
+    features : mapping, optional
+        Features of further new items by label, if the model was fitted with ``item_features``: their log-odds are then what the
+        features of all items say.
+    keep : {"shares", "sets"}
+        What stays as it was. "shares": what baskets have of the other items, if they have any, and so how often these occur beside
+        each other, in mixtures with shared ties; in other mixtures, the weights of the components. "sets": the probabilities of sets
+        without new items relative to each other, so that ``extended.restrict(old_items)`` is the distribution as it was. Missions
+        that suit many new items then become more frequent, and with them their other items, which ranks all of them worse. For a
+        single kernel both are the same.
 
-        Parameters
-        ----------
-        like : mapping
-            For each new label the items that it behaves like: a list of ids or labels, or a mapping from these to weights > 0.
-            :func:`ndpp.similar_items` finds them by name, category or features.
-        popularity : float or mapping, optional
-            P(a ∈ S), the expected share of baskets with the item, for all new items or by label. By default, and for labels that a
-            mapping lacks, the weighted mean of the shares of the items it is like. Items by features need one.
-        features : mapping, optional
-            Features of further new items by label, if the model was fitted with ``item_features``: their log-odds are then what the
-            features of all items say.
-        keep : {"shares", "sets"}
-            What stays as it was. "shares": what baskets have of the other items, if they have any, and so how often these occur beside
-            each other, in mixtures with shared ties; in other mixtures, the weights of the components. "sets": the probabilities of sets
-            without new items relative to each other, so that ``extended.restrict(old_items)`` is the distribution as it was. Missions
-            that suit many new items then become more frequent, and with them their other items, which ranks all of them worse. For a
-            single kernel both are the same.
+    Examples
+    --------
+    >>> import ndpp
+    >>> kernel = ndpp.LowRankKernel(np.eye(2), np.eye(2), labels=["oat milk 1 l", "oats"])
+    >>> kernel.add_items({"oat milk 2 l": ["oat milk 1 l"]}, popularity=0.2).inclusion_probabilities().round(4)
+    array([0.4, 0.5, 0.2])
+    """
+    like, features = {} if like is None else like, {} if features is None else features
+    for name, value in (("like", like), ("features", features)):
+        if not isinstance(value, Mapping):
+            raise InvalidInputError(f"must be a mapping from new labels; got {value!r:.60}", argument=name)
+    if keep not in KEEP:
+        raise InvalidInputError(f"must be {KEEP[0]!r} or {KEEP[1]!r}; got {keep!r:.60}", argument="keep")
+    labels = _new_labels(self.labels, [*like, *features])
+    if features and self.features is None:
+        raise InvalidInputError("are not known to this model; fit it with item_features=", argument="features")
+    by_features = self.features.of(features) if features and self.features else None
+    alike = [_alike(label, items, self) for label, items in like.items()]
+    ids = np.unique(np.concatenate([one.ids for one in alike])) if alike else np.empty(0, np.int64)
+    each = self._inclusions_of(ids)
+    chances = self._free_weights @ each
+    for label, one in zip(like, alike):
+        never = one.ids[chances[np.searchsorted(ids, one.ids)] == 0]
+        if len(never):
+            raise ZeroProbabilityError(f"{label!r} cannot be like {labels[never[0]]!r}, which never occurs")
+    usual = {label: float(one.mean(chances[np.searchsorted(ids, one.ids)])) for label, one in zip(like, alike)}
+    wanted = _wanted(popularity, usual | dict.fromkeys(features))
+    if len(labels) == self.n_items:
+        return self
+    catalogue = Catalogue(len(labels), labels)
+    return self._with_items(alike, Known(ids, each), by_features, wanted, catalogue, keep == "sets")
 
-        Examples
-        --------
-        >>> import ndpp
-        >>> kernel = ndpp.LowRankKernel(np.eye(2), np.eye(2), labels=["oat milk 1 l", "oats"])
-        >>> kernel.add_items({"oat milk 2 l": ["oat milk 1 l"]}, popularity=0.2).inclusion_probabilities().round(4)
-        array([0.4, 0.5, 0.2])
-        """
-        like, features = {} if like is None else like, {} if features is None else features
-        for name, value in (("like", like), ("features", features)):
-            if not isinstance(value, Mapping):
-                raise InvalidInputError(f"must be a mapping from new labels; got {value!r:.60}", argument=name)
-        if keep not in KEEP:
-            raise InvalidInputError(f"must be {KEEP[0]!r} or {KEEP[1]!r}; got {keep!r:.60}", argument="keep")
-        labels = _new_labels(self.labels, [*like, *features])
-        learned = self.features
-        if features and learned is None:
-            raise InvalidInputError("are not known to this model; fit it with item_features=", argument="features")
-        by_features = learned.of(features) if features else None
-        alike = [_alike(label, items, self) for label, items in like.items()]
-        ids = np.unique(np.concatenate([one.ids for one in alike])) if alike else np.empty(0, np.int64)
-        each = self._inclusions_of(ids)
-        chances = self._free_weights @ each
-        for label, one in zip(like, alike):
-            never = one.ids[chances[np.searchsorted(ids, one.ids)] == 0]
-            if len(never):
-                raise ZeroProbabilityError(f"{label!r} cannot be like {labels[never[0]]!r}, which never occurs")
-        usual = {label: float(one.mean(chances[np.searchsorted(ids, one.ids)])) for label, one in zip(like, alike)}
-        wanted = _wanted(popularity, usual | dict.fromkeys(features))
-        if len(labels) == self.n_items:
-            return self
-        catalogue = Catalogue(len(labels), labels)
-        return self._with_items(alike, _Known(ids, each), by_features, wanted, catalogue, keep == "sets")
 
-    def remove(self: Any, items: Items) -> Any:
-        """Return the distribution given that these items are not in, over a catalogue without them: ids of others may change.
+def remove(self: Any, items: Items) -> Any:
+    """Return the distribution given that these items are not in, over a catalogue without them: ids of others may change.
 
-        Examples
-        --------
-        >>> import ndpp
-        >>> kernel = ndpp.LowRankKernel(np.eye(3), np.eye(3), labels=["tea", "milk", "jam"])
-        >>> kernel.remove(["milk"]).labels
-        ('tea', 'jam')
-        """
-        gone = check_items(items, self)
-        if len(gone) == self.n_items:
-            raise InvalidInputError("must leave at least one item; these are all of them", argument="items")
-        if not len(gone):
-            return self
-        keep = np.delete(np.arange(self.n_items), gone)
-        labels = None if self.labels is None else tuple(self.labels[i] for i in keep)
-        return self._as_ready(self._reweighed(self._only_items(keep)).named(Catalogue(len(keep), labels)))
+    Examples
+    --------
+    >>> import ndpp
+    >>> kernel = ndpp.LowRankKernel(np.eye(3), np.eye(3), labels=["tea", "milk", "jam"])
+    >>> kernel.remove(["milk"]).labels
+    ('tea', 'jam')
+    """
+    gone = check_items(items, self)
+    if len(gone) == self.n_items:
+        raise InvalidInputError("must leave at least one item; these are all of them", argument="items")
+    if not len(gone):
+        return self
+    keep = np.delete(np.arange(self.n_items), gone)
+    labels = None if self.labels is None else tuple(self.labels[i] for i in keep)
+    return self._as_ready(self._reweighed(self._only_items(keep)).named(Catalogue(len(keep), labels)))
 
-    def rename(self: Any, names: Mapping[str, str]) -> Any:
-        """Return the same distribution with new labels for some items, given by their old ones.
 
-        Examples
-        --------
-        >>> import ndpp
-        >>> ndpp.LowRankKernel(np.eye(2), labels=["tea", "milk"]).rename({"tea": "green tea"}).labels
-        ('green tea', 'milk')
-        """
-        self.ids(list(names))  # raises for unknown ones
-        labels = [names.get(label, label) for label in self.labels or ()]
-        twice = next((label for label in names.values() if labels.count(label) > 1), None)
-        if twice is not None:
-            problem = f"must leave the labels distinct; two items would be called {twice!r}"
-            raise InvalidInputError(problem, argument="names")
-        return self.named(Catalogue(self.n_items, check_labels(labels)))
+def rename(self: Any, names: Mapping[str, str]) -> Any:
+    """Return the same distribution with new labels for some items, given by their old ones.
 
-    def tilt_to(self: Any, shares: Mapping[Any, float]) -> Any:
-        """Return the distribution with tilted odds of some items, so that P(a ∈ S) of these are as wanted; see :meth:`tilt`.
+    Examples
+    --------
+    >>> import ndpp
+    >>> ndpp.LowRankKernel(np.eye(2), labels=["tea", "milk"]).rename({"tea": "green tea"}).labels
+    ('green tea', 'milk')
+    """
+    self.ids(list(names))  # raises for unknown ones
+    labels = [names.get(label, label) for label in self.labels or ()]
+    twice = next((label for label in names.values() if labels.count(label) > 1), None)
+    if twice is not None:
+        problem = f"must leave the labels distinct; two items would be called {twice!r}"
+        raise InvalidInputError(problem, argument="names")
+    return self.named(Catalogue(self.n_items, check_labels(labels)))
 
-        Parameters
-        ----------
-        shares : mapping
-            Above 0 and below 1, by id or label; the odds of other items stay as they are.
 
-        Examples
-        --------
-        >>> import ndpp
-        >>> kernel = ndpp.LowRankKernel([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]], labels=["tea", "milk", "jam"])
-        >>> kernel.tilt_to({"tea": 0.2, "jam": 0.5}).inclusion_probabilities().round(4)
-        array([0.2   , 0.5205, 0.5   ])
-        """
-        ids = check_items(list(shares), self, "shares")
-        if not len(ids):
-            return self
-        wanted, order = _checked(shares, "shares"), np.argsort(ids)
-        chances = self._free_weights @ self._inclusions_of(ids)
-        never = next((key for key, chance in zip(shares, chances) if not chance), None)
-        if never is not None:
-            raise ZeroProbabilityError(f"item {never!r} never occurs, so it cannot have another share")
-        return self._with_shares(ids[order], wanted[order])
+def tilt_to(self: Any, shares: Mapping[Any, float]) -> Any:
+    """Return the distribution with tilted odds of some items, so that P(a ∈ S) of these are as wanted; see :meth:`tilt`.
 
-    def _as_ready(self: Any, made: Any) -> Any:
-        """Return another distribution with at hand what this one has, for its file to keep."""
-        return made
+    Parameters
+    ----------
+    shares : mapping
+        Above 0 and below 1, by id or label; the odds of other items stay as they are.
 
-    def _reweighed(self: Any, made: Any, *, keeps_sets: bool = True) -> Any:
-        """Return ``made``, the components with other items, with weights w_c Z'_c / Z_c: sets that are left keep theirs; or with w_c."""
-        log_weights = self._log_weights + (made.log_normalizers() - self.log_normalizers() if keeps_sets else 0.0)
-        weights = np.exp(log_weights - log_weights.max())
-        made = made.framed(self.frame.weighted(weights / weights.sum(), nonempty=False))
-        return made.without_empty() if self.nonempty else made
+    Examples
+    --------
+    >>> import ndpp
+    >>> kernel = ndpp.LowRankKernel([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]], labels=["tea", "milk", "jam"])
+    >>> kernel.tilt_to({"tea": 0.2, "jam": 0.5}).inclusion_probabilities().round(4)
+    array([0.2   , 0.5205, 0.5   ])
+    """
+    ids = check_items(list(shares), self, "shares")
+    if not len(ids):
+        return self
+    wanted, order = _checked(shares, "shares"), np.argsort(ids)
+    chances = self._free_weights @ self._inclusions_of(ids)
+    never = next((key for key, chance in zip(shares, chances) if not chance), None)
+    if never is not None:
+        raise ZeroProbabilityError(f"item {never!r} never occurs, so it cannot have another share")
+    return _with_shares(self, ids[order], wanted[order])
 
-    def _with_items(
-        self: Any, alike: list[Alike], known: Any, features: Any, wanted: FloatArray, catalogue: Catalogue, keeps_sets: bool
-    ) -> Any:  # fmt: skip
-        """Return the distribution with new items of these shares: those that are like others, then those by features."""
-        made = self._reweighed(self._with_alike(alike), keeps_sets=keeps_sets).named(catalogue)
-        return self._as_ready(made._with_shares(np.arange(self.n_items, made.n_items), wanted, keeps_sets=keeps_sets))
 
-    def _with_shares(self: Any, ids: IntArray, wanted: FloatArray, *, keeps_sets: bool = True) -> Any:
-        """Return the distribution with tilted odds of some items, so that P(a ∈ S) of these are as wanted; see :func:`solved`."""
+def with_items(
+    self: Any, alike: list[Alike], known: Known, features: object, wanted: FloatArray, catalogue: Catalogue, keeps_sets: bool
+) -> Any:  # fmt: skip
+    """Return the distribution with new items of these shares: those that are like others, then those by features."""
+    made = self._reweighed(self._with_alike(alike), keeps_sets=keeps_sets).named(catalogue)
+    return self._as_ready(_with_shares(made, np.arange(self.n_items, made.n_items), wanted, keeps_sets=keeps_sets))
 
-        def at(log_factors: FloatArray) -> tuple[FloatArray, Callable[[], FloatArray]]:
-            law, places = self._tilted_near(ids, np.exp(log_factors), keeps_sets=keeps_sets)
-            shares = law.inclusion_probabilities()[places]
 
-            def covariances() -> FloatArray:
-                return np.asarray(law.pair_probabilities(places) - np.outer(shares, shares))
+def _with_shares(self: Any, ids: IntArray, wanted: FloatArray, *, keeps_sets: bool = True) -> Any:
+    """Return the distribution with tilted odds of some items, so that P(a ∈ S) of these are as wanted; see :func:`solved`."""
 
-            return shares, covariances
+    def at(log_factors: FloatArray) -> tuple[FloatArray, Callable[[], FloatArray]]:
+        law, places = self._tilted_near(ids, np.exp(log_factors), keeps_sets=keeps_sets)
+        shares = law.inclusion_probabilities()[places]
 
-        factors = np.exp(solved(wanted, at, [self.labels[i] for i in ids] if self.labels else ids.tolist()))
-        return self._tilted_all(ids, factors, keeps_sets=keeps_sets)
+        def covariances() -> FloatArray:
+            return np.asarray(law.pair_probabilities(places) - np.outer(shares, shares))
 
-    def _tilted_all(self: Any, ids: IntArray, factors: FloatArray, *, keeps_sets: bool) -> Any:
-        """Return the distribution with tilted odds of some items, and weights of the components that follow from it, or as they were."""
-        if keeps_sets or len(self.weights) == 1:
-            return self.tilt(dict(zip(ids.tolist(), factors)))
-        s = np.ones(self.n_items)
-        s[ids] = factors
-        return self._reweighed(self._tilt(np.arange(self.n_items), s), keeps_sets=False).named(self.catalogue)
+        return shares, covariances
 
-    def _inclusions_of(self: Any, ids: IntArray) -> FloatArray:
-        """Return P_c(a ∈ S) of some items, shape (C, items), the empty set included."""
-        return np.asarray(self._component_inclusions()[:, ids])
-
-    def _tilted_near(self: Any, ids: IntArray, factors: FloatArray, *, keeps_sets: bool = True) -> tuple[Any, IntArray]:
-        """Return a distribution that some items, tilted, have the same shares in, and what it calls them."""
-        return self._tilted_all(ids, factors, keeps_sets=keeps_sets), ids
+    factors = np.exp(solved(wanted, at, [self.labels[i] for i in ids] if self.labels else ids.tolist()))
+    return self._tilted_odds(ids, factors, keeps_sets=keeps_sets)
 
 
 def solved(
@@ -270,7 +248,7 @@ def solved(
     )
 
 
-def _alike(label: str, items: Any, law: Any) -> Alike:
+def _alike(label: str, items: object, law: Any) -> Alike:
     """Return what a new item is like, checked."""
     names, weights = items, None
     if isinstance(items, Mapping):
@@ -284,14 +262,14 @@ def _alike(label: str, items: Any, law: Any) -> Alike:
     return Alike(ids, weights / weights.sum())
 
 
-def _wanted(popularity: Any, default: dict[str, float | None]) -> FloatArray:
+def _wanted(popularity: float | Mapping[str, float] | None, default: Mapping[str, float | None]) -> FloatArray:
     """Return the wanted share of each new item."""
     if isinstance(popularity, Mapping):
         unknown = next((label for label in popularity if label not in default), None)
         if unknown is not None:
             problem = f"must be by label of the new items; {unknown!r} is none of them"
             raise InvalidInputError(problem, argument="popularity")
-        default = default | dict(popularity)
+        default = {**default, **popularity}
     elif popularity is not None:
         default = dict.fromkeys(default, popularity)
     return _checked(default, "popularity")

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from scipy.special import softmax
@@ -100,8 +100,8 @@ class Conditioned(Law):
             raise ZeroProbabilityError(f"item {gone[0]} is given, so it cannot be excluded")
         return self._on(self.whole._tilted_by(ids, factors))
 
-    def _tilted_by(self, ids: IntArray, factors: FloatArray | None) -> Conditioned:
-        return self._tilt(ids, factors)
+    def _reweighed(self, made: Conditioned, *, keeps_sets: bool = True) -> Conditioned:
+        return made  # the weights are those of the whole law
 
     def without_empty(self) -> Conditioned:
         """Return the same law given that there is an item."""
@@ -125,11 +125,17 @@ class Conditioned(Law):
         return self.whole._posterior_of(self.given, self.size)
 
     @cached_property
-    def _totals(self) -> Totals | None:
-        """What limits have for an exact answer; None if they have none, or there are no limits."""
+    def _exact(self) -> Totals | Apart | None:
+        """What limits have for an exact answer that is not lost in rounding; None if they have none, or there are no limits."""
         if not len(self.limits):
             return None
-        return Totals.of(self.whole, self.limits, self.given, self.size, self._posterior)
+        posterior, found = self._posterior, Apart.of(self)
+        if found is not None:
+            return found if all(part.chance.exact for part, p in zip(found.parts, posterior) if p > 0) else None
+        totals = Totals.of(self.whole, self.limits, self.given, self.size, posterior)
+        if totals is None or 0.0 < posterior @ totals.chances <= LOST_IN_ROUNDING:
+            return None
+        return totals
 
     @cached_property
     def _weighed(self) -> tuple[FloatArray, FloatArray]:
@@ -137,8 +143,8 @@ class Conditioned(Law):
         posterior = self._posterior
         if not len(self.limits):
             return posterior, np.zeros(len(posterior))
-        if self._is_exact:
-            chances = self._chances
+        if self._exact is not None:
+            chances = self._exact.chances
             total = float(posterior @ chances)
         else:
             drawn, total = self._drawn, float(self.chance.value)
@@ -152,46 +158,23 @@ class Conditioned(Law):
         with np.errstate(divide="ignore"):
             return posterior * chances / total, np.log(chances)
 
-    @cached_property
-    def _apart(self) -> list[Conditioned]:
-        """The components under the same limits, if they are mixtures themselves."""
-        nested = len(self.whole.weights) > 1 and self.whole._parts(NO_ITEMS) is None
-        return [self._on(part) for part in self.whole.components] if nested else []
-
     @property
-    def _chances(self) -> FloatArray:
-        """P_c(limits | given, size)."""
-        if self._apart:
-            probable = self._posterior > 0
-            return np.array([one.chance.value if may_be else 0.0 for one, may_be in zip(self._apart, probable)])
-        assert self._totals is not None
-        return self._totals.chances
-
-    @cached_property
     def _is_exact(self) -> bool:
-        """Whether limits have an exact answer that is not lost in rounding."""
-        if not len(self.limits):
-            return True
-        if self._apart:
-            return all(one.chance.exact for one, p in zip(self._apart, self._posterior) if p > 0)
-        if self._totals is None:
-            return False
-        found = float(self._posterior @ self._totals.chances)
-        return found > LOST_IN_ROUNDING or found == 0.0
+        """Whether nothing has to be estimated from samples."""
+        return not len(self.limits) or self._exact is not None
 
     @cached_property
     def chance(self) -> Estimate:
         """P(limits | given, size)."""
         try:
             if self._is_exact:
-                return Estimate(float(self._posterior @ self._chances) if len(self.limits) else 1.0, 0.0, exact=True)
+                chance = 1.0 if self._exact is None else float(self._posterior @ self._exact.chances)
+                return Estimate(chance, 0.0, exact=True)
             sampler = self.sampler()
         except ImpossibleLimitError:
             return Estimate(0.0, 0.0, exact=True)
         mean, error = sampler.estimate()
-        whole = self.whole
-        total = float(np.logaddexp.reduce(whole._log_weights + self._masses)) - whole._log_unit
-        unit = float(np.exp(sampler.log_bound - total))
+        unit = float(np.exp(sampler.log_bound - self.whole._log_total(self.given, self.size) + self.whole._log_unit))
         return Estimate(min(1.0, mean * unit), error * unit, exact=False)
 
     @cached_property
@@ -200,10 +183,9 @@ class Conditioned(Law):
         drawn: Baskets = self.sampler().sample(N_DRAWN, rng=0).baskets
         return drawn
 
-    def inclusion_estimates_of(self, n_samples: int, rng: RngLike) -> Estimate:
-        """Return P(a ∈ S) of every item, exactly if that can be, and otherwise from samples."""
+    def _inclusion_estimates(self, n_samples: int, rng: RngLike) -> Estimate:
         if self._is_exact:
-            return Estimate(self.inclusion_probabilities(), np.zeros(self.n_items), exact=True)
+            return super()._inclusion_estimates(n_samples, rng)
         drawn = self.sampler().sample(n_samples, rng=rng).baskets
         value = np.bincount(drawn.indices, minlength=self.n_items) / n_samples
         return Estimate(value, np.sqrt(value * (1 - value) / n_samples), exact=False)
@@ -267,8 +249,12 @@ class Conditioned(Law):
     def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
         if len(ids) or size is not None:
             return self.under(self.ask(given=ids, size=size))._mean_inclusions(NO_ITEMS, None, active, shares)
-        if self._is_exact:
-            out = self._exact_inclusions(active, shares)
+        out = np.zeros(self.n_items)
+        if not len(self.limits):
+            out = self.whole._mean_inclusions(self.given, self.size, active, shares)
+        elif self._exact is not None:
+            for c, share in zip(active.tolist(), shares):
+                out += share * self._exact.inclusions(c)
         else:
             found = np.bincount(self._drawn.indices, minlength=self.n_items) / N_DRAWN
             warnings.warn(
@@ -281,20 +267,6 @@ class Conditioned(Law):
         out[self.given] = shares.sum()
         return out
 
-    def _exact_inclusions(self, active: IntArray, shares: FloatArray) -> FloatArray:
-        if not len(self.limits):
-            return self.whole._mean_inclusions(self.given, self.size, active, shares)
-        out = np.zeros(self.n_items)
-        if self._apart:
-            for c, share in zip(active.tolist(), shares):
-                out += share * self._apart[c].inclusion_probabilities()
-            return out
-        assert self._totals is not None
-        for c, share in zip(active.tolist(), shares):
-            if c in self._totals.totals:
-                out += share * self._totals.inclusions(c, self.n_items)
-        return out
-
     def _component_inclusions(self) -> FloatArray:
         """Return those of the components that have such sets, and zero for the others."""
         rows = np.zeros((len(self.weights), self.n_items))
@@ -304,22 +276,21 @@ class Conditioned(Law):
 
     @cached_property
     def _sizes(self) -> FloatArray:
-        out = np.zeros((len(self.weights), int(self.largest.max()) + 1))
+        out, found = np.zeros((len(self.weights), int(self.largest.max()) + 1)), None
         if self.size is not None:
             out[:, self.size] = 1.0
-        elif self._is_exact:
-            none = not len(self.limits)
-            found = None if none else sizes_within(self.whole, self.limits, self.given, self._posterior)
-            if found is not None:
-                ways = out[:, len(self.given) :]
-                n = min(ways.shape[1], found.shape[1])
-                ways[:, :n] = found[:, :n]
-                return out
-            with np.errstate(divide="ignore"):
-                logs = [self._log_started(NO_ITEMS, k) for k in range(len(self.given), out.shape[1])]
-            out[:, len(self.given) :] = np.exp(logs).T
-        else:
+            return out
+        if not self._is_exact:
             out[:] = np.bincount(self._drawn.sizes, minlength=out.shape[1])[: out.shape[1]] / N_DRAWN
+            return out
+        ways = out[:, len(self.given) :]
+        if len(self.limits):
+            found = sizes_within(self.whole, self.limits, self.given, self._posterior)
+        if found is None:
+            with np.errstate(divide="ignore"):
+                found = np.exp([self._log_started(NO_ITEMS, len(self.given) + k) for k in range(ways.shape[1])]).T
+        n = min(ways.shape[1], found.shape[1])
+        ways[:, :n] = found[:, :n]
         return out
 
     def _joint_sizes(self, ids: IntArray) -> FloatArray:
@@ -334,18 +305,34 @@ class Conditioned(Law):
     # -- what a law under conditions cannot do ----------------------------------------------------------------------------------------
 
     def _with_alike(self, alike: Sequence[Alike]) -> Conditioned:
-        raise _not_here("items join a law, not one under conditions")
+        raise InvalidInputError("items join a law, not one under conditions")
 
     def _only_items(self, keep: IntArray) -> Conditioned:
-        raise _not_here("items leave a law, not one under conditions")
+        raise InvalidInputError("items leave a law, not one under conditions")
 
     def _arrays(self) -> dict[str, Any]:
-        raise _not_here("a law under conditions has no file; save the law, and ask again")
+        raise InvalidInputError("a law under conditions has no file; save the law, and ask again")
 
     @classmethod
     def _from_arrays(cls, arrays: dict[str, Any], header: ModelHeader) -> Law:
-        raise _not_here("a law under conditions has no file")
+        raise InvalidInputError("a law under conditions has no file")
 
 
-def _not_here(problem: str) -> InvalidInputError:
-    return InvalidInputError(problem)
+class Apart(NamedTuple):
+    """The components of a mixture of mixtures under the same limits, and P_c(limits | given, size), as :class:`Totals` has them."""
+
+    parts: list[Conditioned]
+    chances: FloatArray
+
+    @classmethod
+    def of(cls, law: Conditioned) -> Apart | None:
+        """Return those of a law; None if its components are no mixtures."""
+        if len(law.whole.weights) == 1 or law.whole._parts(NO_ITEMS) is not None:
+            return None
+        parts = [law._on(part) for part in law.whole.components]
+        chances = [part.chance.value if p > 0 else 0.0 for part, p in zip(parts, law._posterior)]
+        return cls(parts, np.array(chances))
+
+    def inclusions(self, c: int) -> FloatArray:
+        """Return P_c(a ∈ S | limits, given) of all items."""
+        return self.parts[c].inclusion_probabilities()

@@ -184,7 +184,7 @@ def load_header(path: str | os.PathLike[str]) -> ModelHeader:
         return header
 
 
-def _json(value: Any, name: str) -> str:
+def _json(value: object, name: str) -> str:
     try:
         return json.dumps(value, default=plain, allow_nan=False)
     except (TypeError, ValueError) as reason:

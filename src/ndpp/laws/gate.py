@@ -69,7 +69,7 @@ class Gate:
             raise InvalidInputError(f"gate should be numbers between −{MOST_SHIFT:g} and {MOST_SHIFT:g}")
         object.__setattr__(self, "shifts", frozen(shifts.astype(np.float64)))
 
-    def of(self, which: Any) -> Gate:
+    def of(self, which: IntArray) -> Gate:
         """Return the same for some of the components."""
         return Gate(self.levels, self.shifts[:, which])
 

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from safetensors import SafetensorError, safe_open
 
@@ -199,7 +199,7 @@ def _parsed(fields: dict[str, str], path: str | os.PathLike[str], *, n_arrays: i
     return header._replace(components=tuple(_component(part, header, n_arrays) for part in parts))
 
 
-def _component(fields: Any, header: ModelHeader, n_arrays: int) -> ModelHeader:
+def _component(fields: object, header: ModelHeader, n_arrays: int) -> ModelHeader:
     """Return the header of one component of a mixture."""
     if not (isinstance(fields, dict) and all(isinstance(value, str) for value in fields.values())):
         raise ValueError(f"a component should have fields; one is {fields!r:.80}")
@@ -221,7 +221,7 @@ def _json(text: str | bytes) -> Any:
         raise InvalidInputError("JSON is nested too deep") from None
 
 
-def _no_constant(word: str) -> Any:
+def _no_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is not JSON")
 
 
@@ -246,7 +246,7 @@ def _context(text: str) -> dict[str, tuple[str, ...]]:
     return {name: _words(json.dumps(words), f"context {name!r:.80}") or () for name, words in found.items()}
 
 
-def _count(text: Any, name: str, *, most: int = MOST) -> int:
+def _count(text: str | int, name: str, *, most: int = MOST) -> int:
     value = int(text)
     if not 0 < value <= most:
         raise ValueError(f"{name} is {value}")
@@ -259,7 +259,7 @@ def _flag(text: str, name: str) -> bool:
     return text == "True"
 
 
-def _shard(entry: Any) -> Shard:
+def _shard(entry: object) -> Shard:
     if not (isinstance(entry, list) and list(map(type, entry)) == [str, int, int]):
         raise ValueError(f"a shard should be a name, a number of rows and a checksum; one is {entry!r:.80}")
     name, n_rows, crc = entry

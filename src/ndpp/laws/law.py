@@ -1,29 +1,22 @@
 """Every distribution over sets of items, P = Σ_c w_c P_c, and all that can be asked of it.
 
-A kernel has one component; a mixture has several. The public methods are written here, once, in terms of a few hooks that answer for all
-components at a time; each kind of distribution has its own.
-
-Weights are relative to one unit per distribution: log det(I + L) is the weight of all sets of a kernel, and one that of a mixture.
-
-A distribution may leave out the empty set, as those learned from baskets do (``nonempty``): P_c(S) is then that of the hooks divided by
-P_c(S ≠ ∅) = 1 − 1/Z_c, where Z_c is the weight of all sets relative to the empty one. The hooks know nothing of it; with
-w_c / P_c(S ≠ ∅) in place of the weights (``_free_weights``, ``_log_weights``) they are right for all sets but the empty one.
+A kernel has one component; a mixture has several. The public methods are written here, once, in terms of a few hooks that each kind of
+distribution has (:mod:`ndpp.laws.hooks`).
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import count, product
+from itertools import count
 from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
-from ndpp._memory import Memory
 from ndpp._show import html_table, some
-from ndpp._types import AnyArray, FloatArray, IntArray, Items, Jobs, RngLike
+from ndpp._types import FloatArray, IntArray, Items, Jobs, RngLike
 from ndpp._validation import check_choice, check_count, check_items, check_values, clip_probabilities, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import (
@@ -33,46 +26,31 @@ from ndpp.errors import (
     ZeroProbabilityError,
 )
 from ndpp.laws.ask import NO_ITEMS, Ask, Conditions, Factors
-from ndpp.laws.catalogue import Catalogue
-from ndpp.laws.changes import Alike, Changes
-from ndpp.laws.feature_map import FeatureMap
-from ndpp.laws.frame import Frame, of_components
+from ndpp.laws.changes import add_items, remove, rename, tilt_to, with_items
 from ndpp.laws.gate import Gate
 from ndpp.laws.header import ModelHeader
+from ndpp.laws.hooks import Hooks, log_sum
 from ndpp.laws.limits import Estimate, Limit
-from ndpp.laws.moments import Moments
-from ndpp.laws.part import Parts
+from ndpp.laws.moments import entropy, kl, pair_probabilities
 from ndpp.laws.precision import check_given, never_together
-from ndpp.laws.scoring import Scoring
-from ndpp.linalg.schur import MAX_LOSS
 from ndpp.linalg.sizes import ROUNDED
 
 RARELY = 0.02
 """If the empty set is left out and others are rarer than this, they are drawn as sets within the limit of at least one item."""
 NEGLIGIBLE_POSTERIOR = 1e-14
 """Components with a smaller posterior are left out of averages."""
-NEGLIGIBLE_FOR_SIZES = 1e-9
-"""Components of a smaller posterior given an item do not count for the sizes of its sets; those left out have C times as much."""
-
-
 KINDS: dict[str, type[Law]] = {}
 """The kinds of laws that files can hold, by what they call them. A class that names its ``parametrisation`` is one of them."""
 
 
-class Law(Moments, Changes, ABC):
+class Law(Hooks):
     """A distribution over sets of items."""
 
-    catalogue: Catalogue
-    frame: Frame
-    _known: dict[str, Any]
-    """What was computed of the components (:class:`~ndpp.laws.frame.of_components`)."""
     _conditioned: ClassVar[Callable[..., Any]]
     """The class of laws given items, a size or limits, which builds on this one; ``ndpp/laws/__init__.py`` connects it."""
     recommend: ClassVar[Callable[..., Any]]
     """:func:`ndpp.recommend`, which ``ndpp/__init__.py`` connects, as it does the next."""
     _prepare_sampler: ClassVar[Callable[..., Any]]
-    _memory: ClassVar[int] = 256 * 2**20
-    """Default for the budget of :attr:`memory`."""
 
     @staticmethod
     def of(model: object) -> Law | None:
@@ -91,280 +69,7 @@ class Law(Moments, Changes, ABC):
             )
         return law
 
-    @property
-    def memory(self) -> Memory:
-        """What is kept for the next call. Laws of the same components share it; files, pickles and copies do not have it."""
-        found: Memory = vars(self).setdefault("_remembered", Memory(self._memory))
-        return found
-
-    def _remembering(self, made: Self) -> Self:
-        """Return a law of the same components, which shares the memory of this one."""
-        vars(made)["_remembered"] = self.memory
-        return made
-
-    @property
-    def _as_ties(self) -> Any:
-        """This law, if its components share ties, so that samplers share what they prepare of them; otherwise None."""
-        return None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_remembered"}
-
-    # -- the frame: what a law has beside its components ---------------------------------------------------------------------
-
-    @property
-    def weights(self) -> FloatArray:
-        """The probabilities of the components."""
-        return self.frame.weights
-
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """The names of the components, if they have any."""
-        return self.frame.names
-
-    @property
-    def nonempty(self) -> bool:
-        """Whether the empty set is left out."""
-        return self.frame.nonempty
-
-    @property
-    def gate(self) -> Gate | None:
-        """How the weights depend on context, if they do; see :meth:`at`."""
-        return self.frame.gate
-
-    @property
-    def features(self) -> FeatureMap | None:
-        """What features of items say about new ones, if it was learned."""
-        return self.frame.features
-
-    _fields: ClassVar[tuple[str, ...]]
-    """Names of all that a law of this kind is made of, ``catalogue`` and ``frame`` among them."""
-
-    def _again(self, **changes: object) -> Self:
-        """Return a law with the fields of this one, but for some, which need no checks; what is known of the same components stays."""
-        made, same = object.__new__(type(self)), changes.keys() <= {"frame", "catalogue"}
-        known = {"_known": self._known if same else {}}
-        vars(made).update({name: getattr(self, name) for name in self._fields} | known | changes)
-        return made
-
-    def framed(self, frame: Frame) -> Self:
-        """Return the same components in another frame."""
-        return self._again(frame=frame)
-
-    def named(self, catalogue: Catalogue) -> Self:
-        """Return the same law over a catalogue of as many items."""
-        return self._again(catalogue=catalogue)
-
-    # -- hooks ---------------------------------------------------------------------------------------------------------------
-
-    @property
-    def _plain_components(self) -> Sequence[Any]:
-        """The components, as distributions of their own that may be empty."""
-        return (self.with_empty(),)
-
-    def log_normalizers(self) -> FloatArray:
-        """Return log Z_c of each component: the log weight of all sets, relative to that of the empty one."""
-        return self._log_started(NO_ITEMS, None) - self._log_whole_of(NO_ITEMS)
-
-    @property
-    def largest(self) -> IntArray:
-        """The size of the largest set of each component, or a bound of it."""
-        return np.full(len(self.weights), self.n_items)
-
-    def _parts(self, ids: IntArray) -> Parts | None:
-        """Return the components given items as parts, from which sizes, totals and inclusions follow; None if they have none."""
-        return None
-
-    def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
-        """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) for two lists of items that can occur, a ≠ b; if the empty set is left out, before that."""
-        each, out = self._component_inclusions(), np.empty((len(first), len(second)))
-        for (i, a), (j, b) in product(enumerate(first.tolist()), enumerate(second.tolist())):
-            both = np.exp(self._log_started(np.unique([a, b]), None) - self._log_unit)
-            out[i, j] = self._free_weights @ (both - each[:, a] * each[:, b])
-        return out
-
-    def covariance_bounds(self, item: int, others: IntArray) -> tuple[FloatArray, FloatArray] | None:
-        """Return lower and upper bounds of ``mean_covariances([item], others)`` if these take far less time, None if not."""
-        return None
-
-    @abstractmethod
-    def _log_whole(self, baskets: Baskets) -> FloatArray:
-        """Return the log weight of each set in each component, shape (len(baskets), C)."""
-
-    @abstractmethod
-    def _log_started(self, ids: IntArray, size: int | None) -> FloatArray:
-        """Return the log weight, in each component, of all sets that contain ``ids``, of one size or of any."""
-
-    @abstractmethod
-    def _condition(self, ids: IntArray) -> Self:
-        """Return the distribution of the remaining items, given that ``ids``, at least one, are in."""
-
-    @abstractmethod
-    def _tilt(self, ids: IntArray, factors: FloatArray | None) -> Self:
-        """Return P_c(S) Π_{i∈S} s_i, normalised, of sets of the items ``ids``, ascending, with factors s > 0 (None: 1), in any frame."""
-
-    @abstractmethod
-    def _with_alike(self, alike: Sequence[Alike]) -> Self:
-        """Return the components with a new item for each of these at the end, at the level of those it is like, and any weights."""
-
-    @abstractmethod
-    def _only_items(self, keep: IntArray) -> Self:
-        """Return the components over the items ``keep`` alone, ascending, given that no others are in, with any weights."""
-
-    parametrisation: ClassVar[str]
-    """What files call distributions of this kind."""
-    stored: ClassVar[tuple[set[str], set[str]]]
-    """The arrays that their files must hold, and those that they may; {c} stands for the number of each component."""
-    format_version = 8
-    """The first version of the file format that holds such a distribution."""
-
-    def __init_subclass__(cls) -> None:
-        if "parametrisation" in vars(cls):
-            KINDS[cls.parametrisation] = cls
-
-    def prepared(self) -> Self:
-        """Return the same distribution with what its first answers need at hand, for its file to keep: itself, if that is nothing."""
-        return self
-
-    @abstractmethod
-    def _arrays(self) -> dict[str, Any]:
-        """Return the arrays of its file; those that are None are not written."""
-
-    @classmethod
-    @abstractmethod
-    def _from_arrays(cls, arrays: dict[str, Any], header: ModelHeader) -> Law:
-        """Return the distribution with these arrays; raise if there is none."""
-
-    def stored_arrays(self) -> dict[str, Any]:
-        """Return all arrays of its file."""
-        gate = {} if self.gate is None else {"gate": self.gate.shifts}
-        return {name: array for name, array in self._arrays().items() if array is not None} | gate
-
-    def facts(self) -> dict[str, Any]:
-        """Return what its file says of it beside arrays and labels; what is not text becomes JSON."""
-        nonempty, context = (
-            {"nonempty": "True"} if self.nonempty else {},
-            {"context": self.context} if self.context else {},
-        )
-        return {"parametrisation": self.parametrisation, **nonempty, **context}
-
-    @staticmethod
-    def from_stored(arrays: dict[str, Any], header: ModelHeader) -> Law:
-        """Return the law of a file from its arrays and its header."""
-        shifts = arrays.pop("gate", None)
-        law = KINDS[header.parametrisation]._from_arrays(arrays, header)
-        law = law.framed(law.frame._replace(nonempty=header.nonempty or law.nonempty))
-        return law if header.context is None else law.with_context(header.context, shifts)
-
-    @property
-    def _scoring(self) -> Scoring:
-        """How items are scored, for a basket and in greedy runs: from probabilities, where there is no faster way."""
-        return Scoring(self)
-
-    def _log_whole_of(self, ids: IntArray) -> FloatArray:
-        """Return the log weight of one set in each component."""
-        return np.asarray(self._log_whole(self.one_basket(ids))[0])
-
-    def one_basket(self, ids: IntArray) -> Baskets:
-        """Return distinct items of the catalogue as a batch of one basket."""
-        return Baskets._trusted(np.array([0, len(ids)]), np.sort(ids), self.n_items, None)
-
-    @property
-    def size_bound(self) -> str:
-        """The largest size, in words."""
-        return f"{self.max_size} items"
-
-    @property
-    def _log_unit(self) -> float:
-        """Log of the weight of all sets of a component, the empty one included."""
-        return 0.0
-
-    @property
-    def log_all(self) -> float:
-        """Log of the weight of all sets relative to that of the empty one, which counts."""
-        return (
-            -log_sum(np.log(self._free_weights) - self.log_normalizers())
-            if len(self.weights) > 1
-            else float(self.log_normalizers()[0])
-        )
-
-    @property
-    def as_kernel(self) -> Any:
-        """This distribution, if it is that of a single kernel; None if not."""
-        return None
-
-    # -- the catalogue and the components ------------------------------------------------------------------------------------
-
-    @property
-    def n_items(self) -> int:
-        """Number of items in the catalogue."""
-        return self.catalogue.n_items
-
-    @property
-    def labels(self) -> tuple[str, ...] | None:
-        """Names of the items."""
-        return self.catalogue.labels
-
-    def ids(self, labels: Sequence[str], *, unknown: str = "error") -> IntArray:
-        """Return the ids of items named by their labels; ``unknown="skip"`` leaves out those that are not in the catalogue."""
-        return self.catalogue.ids(labels, unknown=unknown)
-
-    @property
-    def max_size(self) -> int:
-        """No sample is larger."""
-        return int(self.largest[self.weights > 0].max())
-
-    @property
-    def support(self) -> IntArray:
-        """Items that may occur, ascending; others never do."""
-        return np.arange(self.n_items)
-
-    def rows_of(self, items: Items, name: str = "items") -> IntArray:
-        """Return the positions of items in the support."""
-        return check_items(items, self, name)
-
-    def component(self, which: int | str) -> int:
-        """Return the number of a component, given by number or name."""
-        if self.components[0] is self:
-            raise InvalidInputError(
-                f"is for mixtures, and this is a single kernel; got {which!r}", argument="component"
-            )
-        if isinstance(which, str):
-            if self.names is None or which not in self.names:
-                raise UnknownLabelError(which, self.names or ())
-            return self.names.index(which)
-        return check_count(which, "component", most=len(self.weights) - 1)
-
-    @property
-    def components(self) -> Sequence[Any]:
-        """The components, as distributions of their own."""
-        return [part.without_empty() for part in self._plain_components] if self.nonempty else self._plain_components
-
-    @cached_property
-    def kept(self) -> FloatArray:
-        """P_c(S ≠ ∅) of each component, were the empty set not left out; ones if it is not, and of components that have no other set."""
-        found = -np.expm1(-self.log_normalizers()) if self.nonempty else np.ones(len(self.weights))
-        return np.where(found > 0, found, 1.0)
-
-    @cached_property
-    def _free_weights(self) -> FloatArray:
-        """w_c / P_c(S ≠ ∅)."""
-        return self.weights / self.kept
-
-    @cached_property
-    def _log_weights(self) -> FloatArray:
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self._free_weights))
-
-    def _repr_html_(self) -> str:
-        facts: list[tuple[str, Any]] = [("items", self.n_items), ("largest sample", self.max_size)]
-        facts += [("empty set", "left out")] if self.nonempty else []
-        if len(self.weights) > 1:
-            by_weight = sorted(zip(self.weights, self.names or count()), reverse=True)
-            facts += [(f"component {name}", f"{weight:.1%}") for weight, name in by_weight]
-        return html_table(repr(self).strip("<>"), ["labels", some(self.labels)], facts)
-
-    # -- probabilities -------------------------------------------------------------------------------------------------------
+    # -- probabilities of sets -------------------------------------------------------------------------------------------------
 
     def log_prob(  # type: ignore[misc]  # size is also taken by position
         self, items: Items, size: int | None = None, **conditions: Unpack[Conditions]
@@ -374,22 +79,6 @@ class Law(Moments, Changes, ABC):
         ids = check_items(items, law)
         log_weight = -np.inf if law._is_left_out(ids) else log_sum(law._log_weights + law._log_whole_of(ids))
         return log_weight - law._log_unit if log_weight > -np.inf else -np.inf
-
-    def _is_left_out(self, ids: IntArray, size: int | None = 0) -> bool:
-        """Return whether all sets that contain ``ids``, of this size, are the empty set, and that is left out."""
-        return self.nonempty and not len(ids) and size == 0
-
-    def _log_masses(self, ids: IntArray, size: int | None) -> FloatArray:
-        """Return the log weight, in each component, of all sets that contain ``ids``, of one size or of any, the empty set left out."""
-        if self._is_left_out(ids, size):
-            return np.full(len(self.weights), -np.inf)
-        found = self._log_started(ids, size) if len(ids) or size is None else self._log_sizes(size)
-        return found + np.log(self.kept) if self.nonempty and not len(ids) and size is None else found
-
-    def log_containment(self, items: Items, **conditions: Unpack[Conditions]) -> float:
-        """Return log P(items ⊆ S): the items are in, whatever else is."""
-        law = self._under(**conditions)
-        return log_sum(law._log_weights + law._log_masses(check_items(items, law), None)) - law._log_unit
 
     def log_probs(  # type: ignore[misc]
         self,
@@ -422,34 +111,55 @@ class Law(Moments, Changes, ABC):
             found[baskets.sizes == 0] = -np.inf
         return found
 
-    def _sets(self, baskets: Baskets | Sequence[Items]) -> Baskets:
-        """Return sets of items of this catalogue as baskets."""
-        if not isinstance(baskets, Baskets):
-            return Baskets.from_lists([check_items(items, self, "baskets") for items in baskets], n_items=self.n_items)
-        if baskets.n_items != self.n_items:
-            raise InvalidInputError(
-                f"must be over the {self.n_items} items of the model; they are over {baskets.n_items}. Create them with n_items= or "
-                "the labels of the model",
-                argument="baskets",
-            )
-        return baskets
+    def log_containment(self, items: Items, **conditions: Unpack[Conditions]) -> float:
+        """Return log P(items ⊆ S): the items are in, whatever else is."""
+        law = self._under(**conditions)
+        return law._log_total(check_items(items, law), None) - law._log_unit
 
     def log_normalizer(self, size: int | None = None) -> float:
         """Return the log weight of all sets, or of those of one size (−inf if there is none).
 
         For a kernel these are log det(I + L) and log e_k, the sums of det(L_S). The weights of a mixture are probabilities.
         """
-        return self._log_total(size)
+        return self._log_unit if size is None else self._log_total(NO_ITEMS, check_count(size, "size"))
 
-    def _log_total(self, size: int | None) -> float:
-        """Return the same in units in which the hooks are log weights."""
-        if size is None:
-            return self._log_unit
-        return log_sum(self._log_weights + self._log_masses(NO_ITEMS, check_count(size, "size")))
+    def probability(  # type: ignore[misc]
+        self,
+        limits: Limit | Sequence[Limit],
+        given: Items = (),
+        **conditions: Unpack[Conditions],
+    ) -> Estimate:
+        """Return P(limits | given items ⊆ S), where given items count.
 
-    def _log_sizes(self, size: int) -> FloatArray:
-        """Return the log weight of all sets of one size in each component."""
-        return self._log_started(NO_ITEMS, size)
+        It is exact for counts, and for values that are multiples of a step, such as prices in cents, unless there are too many steps.
+        Otherwise it is estimated from proposals of the sampler under limits, always the same ones, with its standard error.
+
+        Examples
+        --------
+        >>> import ndpp
+        >>> kernel = ndpp.LowRankKernel(np.eye(3), np.eye(3))
+        >>> estimate = kernel.probability(ndpp.Limit([0, 1], least=1))
+        >>> round(estimate.value, 12), estimate.exact
+        (0.75, True)
+        """
+        return self._under(limits=limits, given=given, **conditions).chance
+
+    def responsibilities(  # type: ignore[misc]
+        self,
+        items: Items,
+        *,
+        whole: bool = False,
+        size: int | None = None,
+        **conditions: Unpack[Conditions],
+    ) -> FloatArray:
+        """Return the posterior of the components: P(c | items ⊆ S), or P(c | S = items) with ``whole``.
+
+        ``size`` is the size of S, the items included, if it is known.
+        """
+        law = self._under(**conditions)
+        return law._posterior_of(check_items(items, law), None if whole else size, whole=whole)
+
+    # -- sizes, items and pairs ------------------------------------------------------------------------------------------------
 
     def size_distribution(self, **conditions: Unpack[Conditions]) -> FloatArray:
         """Return P(|S| = k) for k = 0, 1, … up to the largest size."""
@@ -471,71 +181,6 @@ class Law(Moments, Changes, ABC):
         out[order] = np.divide(joint, total, out=np.zeros_like(joint), where=total > 0)
         return out
 
-    # -- what follows from the parts of components ---------------------------------------------------------------------------
-
-    @of_components
-    def _sizes(self) -> FloatArray:
-        """P_c(|S| = k), shape (C, largest size + 1), the empty set included."""
-        out, parts = np.zeros((len(self.weights), int(self.largest.max()) + 1)), self._parts(NO_ITEMS)
-        if parts is None:
-            return np.exp([self._log_started(NO_ITEMS, k) - self._log_unit for k in range(out.shape[1])]).T
-        for c, row in enumerate(out):
-            found = parts.at(c, 0.0).size_distribution()
-            row[: len(found)] = found[: len(row)]
-        return out
-
-    def _joint_sizes(self, ids: IntArray) -> FloatArray:
-        """Return P(a ∈ S, |S| = k) of each of these items a, ascending, for k = 0, 1, … as far as it matters.
-
-        Of each item, components of negligible posterior are left out.
-        """
-        inside, parts = self._free_weights[:, None] * self._inclusions_of(ids), self._parts(NO_ITEMS)
-        counted, out = inside > NEGLIGIBLE_FOR_SIZES * inside.sum(axis=0), np.zeros((len(ids), 1))
-        for c in np.flatnonzero(counted.any(axis=1)).tolist():
-            which = np.flatnonzero(counted[c])
-            low, found = self._joint_of(c, ids[which], parts)
-            out = np.pad(out, ((0, 0), (0, max(0, low + found.shape[1] - out.shape[1]))))
-            out[which, low : low + found.shape[1]] += self._free_weights[c] * found
-        return out
-
-    def _joint_of(self, c: int, ids: IntArray, parts: Parts | None) -> tuple[int, FloatArray]:
-        """Return the first size that matters, and P_c(a ∈ S, |S| = k) of some items for the sizes from it on."""
-        if parts is not None:
-            part = parts.at(c, 0.0)
-            return part.sizes.joint(part.places(ids))
-        sizes = range(int(self.largest[c]) + 1)
-        found = [[self._log_started(np.array([a]), k)[c] if k else -np.inf for k in sizes] for a in ids.tolist()]
-        return 0, np.exp(np.array(found) - self._log_unit)
-
-    def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
-        """Return Σ_c share_c P_c(a ∈ S | ids ⊆ S, |S| = size) over the ``active`` components, for items other than ``ids``."""
-        out, left = np.zeros(self.n_items), None if size is None else size - len(ids)
-        parts = self._parts(ids) if left else None
-        if left == 0:
-            return out
-        if parts is None or left is None:
-            return self._plain_inclusions(ids, size, active, shares)
-        starts = parts.starts(left)
-        for c, share in zip(active.tolist(), shares):
-            sized = parts.sized(c, left, float(starts[c]))
-            chances = sized.law.inclusions(left)
-            if abs(chances.sum() - left) > MAX_LOSS * left:  # rounding matters: with more care
-                out += share * self._careful_inclusions(c, ids, left + len(ids))
-            else:
-                out[sized.part.items] += share * chances
-        return out
-
-    def _careful_inclusions(self, c: int, ids: IntArray, size: int) -> FloatArray:
-        """Return P_c(a ∈ S | ids ⊆ S, |S| = size) where rounding matters."""
-        return self._plain_inclusions(ids, size, np.array([c]), np.ones(1))
-
-    def _plain_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
-        """Return the same item by item: P_c(ids ∪ a ⊆ S) / P_c(ids ⊆ S)."""
-        out, before = np.zeros(self.n_items), self._log_started(ids, size)[active]
-        for a in np.setdiff1d(np.arange(self.n_items), ids).tolist():
-            out[a] = shares @ np.exp(self._log_started(np.append(ids, a), size)[active] - before)
-        return out
-
     def check_size(self, size: int, *, given: Items = ()) -> int:
         """Return ``size`` if some set of that size contains the given items; raise a clear error otherwise."""
         ids = check_items(given, self, "given")
@@ -543,79 +188,6 @@ class Law(Moments, Changes, ABC):
         if self._is_left_out(ids, size) or not self._has_sets(ids, size):
             raise self._impossible(ids, size)
         return size
-
-    def _has_sets(self, ids: IntArray, size: int) -> bool:
-        """Return whether some set of that size, which may be the empty one, contains the items."""
-        return log_sum(self._log_weights + self._log_masses(ids, size)) > -np.inf
-
-    def _impossible(self, ids: IntArray, size: int | None) -> ImpossibleSizeError | ZeroProbabilityError:
-        """Return the error for sets that have probability zero."""
-        if size is None or log_sum(self._log_weights + self._log_started(ids, None)) == -np.inf:
-            for item in ids:
-                if log_sum(self._log_weights + self._log_started(np.array([item]), None)) == -np.inf:
-                    return ZeroProbabilityError(f"item {item} was given, and it can never occur; leave it out")
-            return never_together(len(ids))
-        if self._is_left_out(ids, size):
-            return ImpossibleSizeError("this distribution leaves out the empty set; ask for at least one item")
-        if size > self.max_size:
-            return ImpossibleSizeError(f"no set is larger than {self.size_bound}; size {size} was asked for")
-        among = f" that contain the {len(ids)} given items" if len(ids) else ""
-        even = (
-            " (a purely skew kernel has sets of even size only)"
-            if self.size_distribution()[1::2].max(initial=0.0) < ROUNDED
-            else ""
-        )
-        return ImpossibleSizeError(
-            f"sets of size {size}{among} have probability zero{even}; choose another size, see size_distribution()"
-        )
-
-    def responsibilities(  # type: ignore[misc]
-        self,
-        items: Items,
-        *,
-        whole: bool = False,
-        size: int | None = None,
-        **conditions: Unpack[Conditions],
-    ) -> FloatArray:
-        """Return the posterior of the components: P(c | items ⊆ S), or P(c | S = items) with ``whole``.
-
-        ``size`` is the size of S, the items included, if it is known.
-        """
-        law = self._under(**conditions)
-        return law._posterior_of(check_items(items, law), None if whole else size, whole=whole)
-
-    def _posterior_of(self, ids: IntArray, size: int | None = None, *, whole: bool = False) -> FloatArray:
-        if size is not None:
-            check_given(size, len(ids))
-        log_posterior = self._log_weights + (self._log_whole_of(ids) if whole else self._log_masses(ids, size))
-        total = -np.inf if whole and self._is_left_out(ids) else log_sum(log_posterior)
-        if total == -np.inf and whole:
-            raise ZeroProbabilityError(f"the set of these {len(ids)} items has probability zero")
-        if total == -np.inf:
-            raise self._impossible(ids, size)
-        return np.exp(log_posterior - total)
-
-    def probability(  # type: ignore[misc]
-        self,
-        limits: Limit | Sequence[Limit],
-        given: Items = (),
-        **conditions: Unpack[Conditions],
-    ) -> Estimate:
-        """Return P(limits | given items ⊆ S), where given items count.
-
-        It is exact for counts, and for values that are multiples of a step, such as prices in cents, unless there are too many steps.
-        Otherwise it is estimated from proposals of the sampler under limits, always the same ones, with its standard error.
-
-        Examples
-        --------
-        >>> import ndpp
-        >>> kernel = ndpp.LowRankKernel(np.eye(3), np.eye(3))
-        >>> estimate = kernel.probability(ndpp.Limit([0, 1], least=1))
-        >>> round(estimate.value, 12), estimate.exact
-        (0.75, True)
-        """
-        found: Estimate = self._limited(limits=limits, given=given, **conditions).chance
-        return found
 
     def inclusion_probabilities(  # type: ignore[misc]
         self,
@@ -645,8 +217,7 @@ class Law(Moments, Changes, ABC):
         **conditions: Unpack[Conditions],
     ) -> Estimate:
         """Return P(a ∈ S | limits, given) for every item, as arrays: exactly if that can be, and otherwise from samples."""
-        found: Estimate = self._limited(limits=limits, **conditions).inclusion_estimates_of(n_samples, rng)
-        return found
+        return self._under(limits=limits, **conditions)._inclusion_estimates(n_samples, rng)
 
     @cached_property
     def popularity(self) -> FloatArray:
@@ -659,16 +230,9 @@ class Law(Moments, Changes, ABC):
         table = law.inclusion_table if items is None else law.inclusion_table[items]
         return clip_probabilities(table.T / law.kept[:, None], "inclusion probabilities")
 
-    @of_components
-    def inclusion_table(self) -> FloatArray:
-        """P_c(a ∈ S), the empty set included, shape (n_items, C)."""
-        return np.ascontiguousarray(self._component_inclusions().T)
+    pair_probabilities, entropy, kl = pair_probabilities, entropy, kl
 
-    def _component_inclusions(self) -> FloatArray:
-        rows = [self._mean_inclusions(NO_ITEMS, None, np.array([c]), np.ones(1)) for c in range(len(self.weights))]
-        return np.stack(rows)
-
-    # -- under conditions ----------------------------------------------------------------------------------------------------
+    # -- under conditions, and in a context ------------------------------------------------------------------------------------
 
     def ask(self, **conditions: Unpack[Conditions]) -> Ask:
         """Return what is asked about sets of this law, checked: ``ndpp.laws.ask.Conditions`` says what can be.
@@ -696,32 +260,13 @@ class Law(Moments, Changes, ABC):
         array([1. , 0.5, 0. ])
         """
         law: Law = self
-        if ask.keeps_weights:
-            law = law._in_context(law.weights, ask.columns)._tilted_within(ask.factors, ask.weights)
-        else:
-            law = law if ask.weights is None else law._in_context(ask.weights, ask.columns)
-            law = law if ask.factors is None else law.tilt(ask.factors)
-        law = law.exclude(ask.excluded) if len(ask.excluded) else law
+        if ask.weights is not None and not ask.keeps_weights:
+            law = law._in_context(ask.weights, ask.columns)
+        law = law if ask.factors is None else law.tilt(ask.factors)
+        if ask.weights is not None and ask.keeps_weights:
+            law = law._in_context(ask.weights, ask.columns)
+        law = law.exclude(ask.excluded)
         return law if ask.is_closed else law._conditioned(law, ask.given, ask.size, ask.limits)
-
-    def _under(self, **conditions: Unpack[Conditions]) -> Law:
-        """Return the law under conditions; itself, if none is said."""
-        said = {name: value for name, value in conditions.items() if name == "candidates" or not is_nothing(value)}
-        said = {name: value for name, value in said.items() if value is not None}
-        return self.under(self.ask(**said)) if said else self  # type: ignore[arg-type]
-
-    def _limited(self, **conditions: Unpack[Conditions]) -> Any:
-        """Return the law under conditions, a limit among them, as one that knows how likely these are."""
-        ask = self.ask(**conditions)
-        law = self.under(ask.of_law._replace(excluded=ask.excluded))
-        return law._conditioned(law, ask.given, ask.size, ask.limits)
-
-    def _tilted_within(self, factors: FloatArray | None, weights: FloatArray | None) -> Law:
-        """Return the components with tilted odds, each with the weight that is given."""
-        made = self if factors is None else self._tilted_by(np.arange(self.n_items), factors)
-        return made if weights is None else made._remembering(made.framed(made.frame.weighted(weights)))
-
-    # -- distributions of the same kind --------------------------------------------------------------------------------------
 
     @property
     def context(self) -> dict[str, tuple[str, ...]]:
@@ -754,13 +299,13 @@ class Law(Moments, Changes, ABC):
             return self
         return self._in_context(self.weights_at(known, unknown=unknown), tuple(known))
 
-    def with_context(self, levels: Mapping[str, Sequence[str]], shifts: Any) -> Self:
+    def with_context(self, levels: Mapping[str, Sequence[str]], shifts: ArrayLike) -> Self:
         """Return the same components with weights that depend on context: w_c(x) ∝ w_c exp(Σ_f β_f[x_f, c]). See :meth:`at`.
 
         ``levels`` names the values of each column f, and ``shifts`` holds β, with a row for each value of the first column, then of the
         second, …, and a column for each component.
         """
-        gate = Gate({str(name): tuple(map(str, words)) for name, words in levels.items()}, shifts)
+        gate = Gate({str(name): tuple(map(str, words)) for name, words in levels.items()}, np.asarray(shifts))
         if gate.shifts.shape[1] != len(self.weights):
             raise InvalidInputError(
                 f"gate should have {len(self.weights)} columns, one per component; it has {gate.shifts.shape[1]}"
@@ -777,11 +322,6 @@ class Law(Moments, Changes, ABC):
         rows = self.gate.rows({name: [value] for name, value in context.items()}, 1, unknown=unknown)
         with np.errstate(divide="ignore"):
             return np.asarray(np.exp(self.gate.log_weights(np.log(self.weights), rows)[0]))
-
-    def _in_context(self, weights: FloatArray, columns: Sequence[str]) -> Self:
-        """Return the same components with these weights, and other columns of context left to be known."""
-        gate = self.gate and self.gate.without(columns)
-        return self._remembering(self.framed(self.frame.weighted(weights)._replace(gate=gate)))
 
     def without_empty(self) -> Self:
         """Return the distribution given that there is at least one item: P(S) / (1 − P(∅)) for all other sets.
@@ -803,10 +343,6 @@ class Law(Moments, Changes, ABC):
             raise ZeroProbabilityError("no item can occur, so the only set is empty, and it cannot be left out")
         return self._remembering(self.framed(self.frame.weighted(weights / weights.sum(), nonempty=True)))
 
-    def normalized(self) -> Self:
-        """Return the same distribution with its normalisers at hand, as files keep them; itself, if they are cheap."""
-        return self
-
     def with_empty(self) -> Self:
         """Return the distribution of which this one leaves out the empty set; itself, if it does not."""
         if not self.nonempty:
@@ -814,14 +350,7 @@ class Law(Moments, Changes, ABC):
         weights = self._free_weights / self._free_weights.sum()
         return self._remembering(self.framed(self.frame.weighted(weights, nonempty=False)))
 
-    def _tilted_by(self, ids: IntArray, factors: FloatArray | None) -> Self:
-        """Return the tilted distribution, with weights ∝ w_c Z_c(s) / Z_c, which leaves out the empty set if this one does."""
-        rest, weights = self._tilt(ids, factors), self.weights
-        if len(weights) > 1:
-            log_weights = self._log_weights + rest.log_normalizers() - self.log_normalizers()
-            weights = np.exp(log_weights - log_sum(log_weights))
-        made = rest.framed(self.frame.weighted(weights, nonempty=False))
-        return made.without_empty() if self.nonempty else made
+    # -- distributions of the same kind ----------------------------------------------------------------------------------------
 
     def condition(self, items: Items) -> Self:
         """Return the distribution of the remaining items of a sample that contains these.
@@ -867,7 +396,9 @@ class Law(Moments, Changes, ABC):
             return self._tilted_by(ids, found[ids])
         return self._tilted_by(ids, None) if len(ids) < self.n_items else self
 
-    # -- upstairs ------------------------------------------------------------------------------------------------------------
+    add_items, remove, rename, tilt_to = add_items, remove, rename, tilt_to
+
+    # -- samples ---------------------------------------------------------------------------------------------------------------
 
     def sampler(
         self,
@@ -945,6 +476,157 @@ class Law(Moments, Changes, ABC):
         baskets: Baskets = sampler.sample(n_samples, rng=rng, n_jobs=n_jobs, progress=progress).baskets
         return baskets
 
+    # -- components ------------------------------------------------------------------------------------------------------------
+
+    def component(self, which: int | str) -> int:
+        """Return the number of a component, given by number or name."""
+        if self.components[0] is self:
+            raise InvalidInputError(
+                f"is for mixtures, and this is a single kernel; got {which!r}", argument="component"
+            )
+        if isinstance(which, str):
+            if self.names is None or which not in self.names:
+                raise UnknownLabelError(which, self.names or ())
+            return self.names.index(which)
+        return check_count(which, "component", most=len(self.weights) - 1)
+
+    @property
+    def components(self) -> Sequence[Any]:
+        """The components, as distributions of their own."""
+        return [part.without_empty() for part in self._plain_components] if self.nonempty else self._plain_components
+
+    def _repr_html_(self) -> str:
+        facts: list[tuple[str, Any]] = [("items", self.n_items), ("largest sample", self.max_size)]
+        facts += [("empty set", "left out")] if self.nonempty else []
+        if len(self.weights) > 1:
+            by_weight = sorted(zip(self.weights, self.names or count()), reverse=True)
+            facts += [(f"component {name}", f"{weight:.1%}") for weight, name in by_weight]
+        return html_table(repr(self).strip("<>"), ["labels", some(self.labels)], facts)
+
+    # -- files -----------------------------------------------------------------------------------------------------------------
+
+    def __init_subclass__(cls) -> None:
+        if "parametrisation" in vars(cls):
+            KINDS[cls.parametrisation] = cls
+
+    def stored_arrays(self) -> dict[str, Any]:
+        """Return all arrays of its file."""
+        gate = {} if self.gate is None else {"gate": self.gate.shifts}
+        return {name: array for name, array in self._arrays().items() if array is not None} | gate
+
+    def facts(self) -> dict[str, Any]:
+        """Return what its file says of it beside arrays and labels; what is not text becomes JSON."""
+        nonempty, context = (
+            {"nonempty": "True"} if self.nonempty else {},
+            {"context": self.context} if self.context else {},
+        )
+        return {"parametrisation": self.parametrisation, **nonempty, **context}
+
+    @staticmethod
+    def from_stored(arrays: dict[str, Any], header: ModelHeader) -> Law:
+        """Return the law of a file from its arrays and its header."""
+        shifts = arrays.pop("gate", None)
+        law: Law = KINDS[header.parametrisation]._from_arrays(arrays, header)
+        law = law.framed(law.frame._replace(nonempty=header.nonempty or law.nonempty))
+        return law if header.context is None else law.with_context(header.context, shifts)
+
+    # -- what the verbs share --------------------------------------------------------------------------------------------------
+
+    def _under(self, **conditions: Unpack[Conditions]) -> Law:
+        """Return the law under conditions; itself, if none is said."""
+        said = {name: value for name, value in conditions.items() if name == "candidates" or not is_nothing(value)}
+        said = {name: value for name, value in said.items() if value is not None}
+        return self.under(self.ask(**said)) if said else self  # type: ignore[arg-type]
+
+    def _in_context(self, weights: FloatArray, columns: Sequence[str]) -> Self:
+        """Return the same components with these weights, and other columns of context left to be known."""
+        gate = self.gate and self.gate.without(columns)
+        return self._remembering(self.framed(self.frame.weighted(weights)._replace(gate=gate)))
+
+    def _tilted_by(self, ids: IntArray, factors: FloatArray | None) -> Self:
+        """Return the tilted distribution, with weights ∝ w_c Z_c(s) / Z_c, which leaves out the empty set if this one does."""
+        return self._reweighed(self._tilt(ids, factors))
+
+    def _tilted_odds(self, ids: IntArray, factors: FloatArray, *, keeps_sets: bool = True) -> Self:
+        """Return the distribution with tilted odds of some items, and weights that follow from it, or as they were."""
+        s = np.ones(self.n_items)
+        s[ids] = factors
+        return self._reweighed(self._tilt(np.arange(self.n_items), s), keeps_sets=keeps_sets)
+
+    def _reweighed(self, made: Self, *, keeps_sets: bool = True) -> Self:
+        """Return ``made``, these components over other odds or items, with weights ∝ w_c Z'_c / Z_c: sets keep theirs; or with w_c."""
+        weights = self.weights
+        if len(weights) > 1:
+            growth = made.log_normalizers() - self.log_normalizers() if keeps_sets else 0.0
+            log_weights = self._log_weights + growth
+            weights = np.exp(log_weights - log_sum(log_weights))
+        made = made.framed(self.frame.weighted(weights, nonempty=False))
+        return made.without_empty() if self.nonempty else made
+
+    def _tilted_near(self, ids: IntArray, factors: FloatArray, *, keeps_sets: bool = True) -> tuple[Self, IntArray]:
+        """Return a distribution that some items, tilted, have the same shares in, and what it calls them."""
+        return self._tilted_odds(ids, factors, keeps_sets=keeps_sets), ids
+
+    _with_items = with_items
+
+    @property
+    def _plain_components(self) -> Sequence[Any]:
+        """The components, as distributions of their own that may be empty."""
+        return (self.with_empty(),)
+
+    def _posterior_of(self, ids: IntArray, size: int | None = None, *, whole: bool = False) -> FloatArray:
+        if size is not None:
+            check_given(size, len(ids))
+        log_posterior = self._log_weights + (self._log_whole_of(ids) if whole else self._log_masses(ids, size))
+        total = -np.inf if whole and self._is_left_out(ids) else log_sum(log_posterior)
+        if total == -np.inf and whole:
+            raise ZeroProbabilityError(f"the set of these {len(ids)} items has probability zero")
+        if total == -np.inf:
+            raise self._impossible(ids, size)
+        return np.exp(log_posterior - total)
+
+    def _impossible(self, ids: IntArray, size: int | None) -> ImpossibleSizeError | ZeroProbabilityError:
+        """Return the error for sets that have probability zero."""
+        if size is None or log_sum(self._log_weights + self._log_started(ids, None)) == -np.inf:
+            for item in ids:
+                if log_sum(self._log_weights + self._log_started(np.array([item]), None)) == -np.inf:
+                    return ZeroProbabilityError(f"item {item} was given, and it can never occur; leave it out")
+            return never_together(len(ids))
+        if self._is_left_out(ids, size):
+            return ImpossibleSizeError("this distribution leaves out the empty set; ask for at least one item")
+        if size > self.max_size:
+            return ImpossibleSizeError(f"no set is larger than {self.size_bound}; size {size} was asked for")
+        among = f" that contain the {len(ids)} given items" if len(ids) else ""
+        even = (
+            " (a purely skew kernel has sets of even size only)"
+            if self.size_distribution()[1::2].max(initial=0.0) < ROUNDED
+            else ""
+        )
+        return ImpossibleSizeError(
+            f"sets of size {size}{among} have probability zero{even}; choose another size, see size_distribution()"
+        )
+
+    @property
+    def chance(self) -> Estimate:
+        """P(limits | given, size), of a law under limits; 1 of any other."""
+        return Estimate(1.0, 0.0, exact=True)
+
+    def _inclusion_estimates(self, n_samples: int, rng: RngLike) -> Estimate:
+        """Return P(a ∈ S) of every item, exactly if that can be, and otherwise from samples."""
+        return Estimate(self.inclusion_probabilities(), np.zeros(self.n_items), exact=True)
+
+    def _sets(self, baskets: Baskets | Sequence[Items]) -> Baskets:
+        """Return sets of items of this catalogue as baskets."""
+        if not isinstance(baskets, Baskets):
+            return Baskets.from_lists([check_items(items, self, "baskets") for items in baskets], n_items=self.n_items)
+        if baskets.n_items != self.n_items:
+            raise InvalidInputError(
+                f"must be over the {self.n_items} items of the model; they are over {baskets.n_items}. Create them with n_items= or "
+                "the labels of the model",
+                argument="baskets",
+            )
+        return baskets
+
 
 def is_nothing(value: object) -> bool:
     """Return whether a condition is an empty list."""
@@ -954,9 +636,3 @@ def is_nothing(value: object) -> bool:
 def each(values: object, n: int) -> list[object]:
     """Return one value for each of n baskets: those of a column, or the same for all."""
     return list(values) if isinstance(values, Iterable) and not isinstance(values, str) else [values] * n
-
-
-def log_sum(values: AnyArray) -> float:
-    """Return log Σ exp of the values, −inf if all of them are."""
-    top = float(np.max(values))
-    return top + float(np.log(np.exp(values - top).sum())) if top > -np.inf else -np.inf

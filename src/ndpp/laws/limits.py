@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ndpp._types import BoolArray, FloatArray, IntArray
-from ndpp._validation import check_items, check_values
+from ndpp._validation import Catalogued, check_items, check_values
 from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleLimitError, InvalidInputError
 
@@ -83,7 +83,7 @@ class Limit:
     def __repr__(self) -> str:
         return f"<Limit {self.text}>"
 
-    def over(self, law: Any) -> FloatArray:
+    def over(self, law: Catalogued) -> FloatArray:
         """Return the value of every item of a law."""
         argument = "values of a limit" if self.name is None else f"values of the limit {self.name!r}"
         if not self.counts:
@@ -116,7 +116,7 @@ class Limits:
     records: tuple[Limit, ...]
 
     @classmethod
-    def of(cls, limits: Limit | Iterable[Limit], law: Any, size: int | None = None) -> Limits:
+    def of(cls, limits: Limit | Iterable[Limit], law: Catalogued, size: int | None = None) -> Limits:
         """Return limits on the items of a law, and, with ``size``, on their number."""
         chosen = [limits] if isinstance(limits, Limit) else list(limits)
         if not chosen and size is None:
@@ -138,11 +138,6 @@ class Limits:
         high = np.array([np.inf if limit.most is None else limit.most * (1 + SLACK) for limit in chosen])
         return cls(values, low, high, tuple(limit.text for limit in chosen), tuple(chosen))
 
-    @classmethod
-    def none(cls) -> Limits:
-        """Return no limits."""
-        return NO_LIMITS
-
     def __len__(self) -> int:
         return len(self.texts)
 
@@ -155,20 +150,13 @@ class Limits:
         """Return these limits and others."""
         if not len(self) or not len(other):
             return self if len(self) else other
-        values, low, high = (np.concatenate(both) for both in zip(self._arrays, other._arrays))
-        return Limits(values, low, high, (*self.texts, *other.texts), (*self.records, *other.records))
-
-    @property
-    def _arrays(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        return self.values, self.low, self.high
+        values = np.concatenate([self.values, other.values])
+        low, high = np.append(self.low, other.low), np.append(self.high, other.high)
+        return Limits(values, low, high, self.texts + other.texts, self.records + other.records)
 
     def totals(self, ids: IntArray) -> FloatArray:
         """Return c_j of a set."""
         return np.asarray(self.values[:, ids].sum(axis=1)) if len(self) else np.empty(0)
-
-    def hold(self, totals: FloatArray) -> bool:
-        """Return whether all limits are kept."""
-        return bool(((self.low <= totals) & (totals <= self.high)).all())
 
     def beside(self, ids: IntArray) -> Limits:
         """Return the limits on further items beside given ones; raise if these break one."""

@@ -24,7 +24,7 @@ from ndpp.laws.changes import Alike
 from ndpp.laws.frame import Frame, of_components
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.law import Law, log_sum
+from ndpp.laws.law import Law
 from ndpp.laws.mixture_scoring import MixtureScoring
 from ndpp.laws.part import Part, Parts
 from ndpp.laws.scoring import Scoring
@@ -172,8 +172,7 @@ class Mixture(Law):
         return MixtureScoring(self)
 
     def _log_started(self, ids: IntArray, size: int | None) -> FloatArray:
-        parts = self._plain_components
-        return np.array([log_sum(law._log_weights + law._log_masses(ids, size)) - law._log_unit for law in parts])
+        return np.array([law._log_total(ids, size) - law._log_unit for law in self._plain_components])
 
     def _parts(self, ids: IntArray) -> Parts | None:
         laws = self._plain_components

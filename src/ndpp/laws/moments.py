@@ -1,4 +1,7 @@
-"""Numbers of a whole distribution: pairs of items, entropy, and divergence from another distribution."""
+"""Numbers of a whole distribution: pairs of items, entropy, and divergence from another distribution.
+
+:class:`~ndpp.laws.law.Law`, which is built upon this module, has the public functions as methods.
+"""
 
 from __future__ import annotations
 
@@ -21,89 +24,86 @@ PAIRS = 128
 """Pairs of items that are looked up at a time, in a square of all of their items."""
 
 
-class Moments:
-    """The part of :class:`~ndpp.laws.law.Law` that follows from its other verbs."""
+def pair_probabilities(self: Any, items: Any, **conditions: Unpack[Conditions]) -> FloatArray:
+    """Return P(a ∈ S, b ∈ S) of all pairs of some items, or of the pairs that are listed.
 
-    def pair_probabilities(self: Any, items: Any, **conditions: Unpack[Conditions]) -> FloatArray:
-        """Return P(a ∈ S, b ∈ S) of all pairs of some items, or of the pairs that are listed.
+    P(a ∈ S, b ∈ S) = Σ_c w_c (P_c(a ∈ S) P_c(b ∈ S) + Cov_c(a, b)). Errors are about 1e-15; ``log_containment([a, b])`` keeps
+    the digits of far smaller probabilities.
 
-        P(a ∈ S, b ∈ S) = Σ_c w_c (P_c(a ∈ S) P_c(b ∈ S) + Cov_c(a, b)). Errors are about 1e-15; ``log_containment([a, b])`` keeps
-        the digits of far smaller probabilities.
+    Parameters
+    ----------
+    items : (m,) or (m, 2) array_like
+        Items, by id or label, for a matrix (m, m) with P(a ∈ S) on its diagonal; or pairs of them, for an array (m,).
 
-        Parameters
-        ----------
-        items : (m,) or (m, 2) array_like
-            Items, by id or label, for a matrix (m, m) with P(a ∈ S) on its diagonal; or pairs of them, for an array (m,).
+    Examples
+    --------
+    >>> import ndpp
+    >>> kernel = ndpp.LowRankKernel([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]])
+    >>> kernel.pair_probabilities([0, 2]).round(4), kernel.pair_probabilities([[0, 2], [1, 2]]).round(4)
+    (array([[0.3529, 0.2353],
+           [0.2353, 0.7059]]), array([0.2353, 0.2353]))
+    """
+    try:
+        shape = np.shape(items)
+    except ValueError:  # rows of several lengths
+        shape = ()
+    if len(shape) != 1 and shape[1:] != (2,):
+        problem = f"must be a flat sequence of items, or pairs of them; got {items!r:.60}"
+        raise InvalidInputError(problem, argument="items")
+    law = self._under(**conditions)
+    each = law._component_inclusions()
+    if len(shape) == 1:
+        ids = check_items(items, law)
+        out = _both_in(law, ids, ids, each)
+        np.fill_diagonal(out, law._free_weights @ each[:, ids])
+        return np.asarray(out)
+    names, at = np.unique(np.asarray(items).ravel(), return_inverse=True)
+    pairs, out = check_items(names.tolist(), law)[at.reshape(shape)], np.empty(len(at) // 2)
+    for start in range(0, len(out), PAIRS):
+        part = slice(start, start + PAIRS)
+        (first, i), (second, j) = (np.unique(side, return_inverse=True) for side in pairs[part].T)
+        out[part] = _both_in(law, first, second, each)[i, j]
+    same = pairs[:, 0] == pairs[:, 1]
+    out[same] = law._free_weights @ each[:, pairs[same, 0]]
+    return out
 
-        Examples
-        --------
-        >>> import ndpp
-        >>> kernel = ndpp.LowRankKernel([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]])
-        >>> kernel.pair_probabilities([0, 2]).round(4), kernel.pair_probabilities([[0, 2], [1, 2]]).round(4)
-        (array([[0.3529, 0.2353],
-               [0.2353, 0.7059]]), array([0.2353, 0.2353]))
-        """
-        try:
-            shape = np.shape(items)
-        except ValueError:  # rows of several lengths
-            shape = ()
-        if len(shape) != 1 and shape[1:] != (2,):
-            problem = f"must be a flat sequence of items, or pairs of them; got {items!r:.60}"
-            raise InvalidInputError(problem, argument="items")
-        law = self._under(**conditions)
-        each = law._component_inclusions()
-        if len(shape) == 1:
-            ids = check_items(items, law)
-            out = _both_in(law, ids, ids, each)
-            np.fill_diagonal(out, law._free_weights @ each[:, ids])
-            return np.asarray(out)
-        names, at = np.unique(np.asarray(items).ravel(), return_inverse=True)
-        pairs, out = check_items(names.tolist(), law)[at.reshape(shape)], np.empty(len(at) // 2)
-        for start in range(0, len(out), PAIRS):
-            part = slice(start, start + PAIRS)
-            (first, i), (second, j) = (np.unique(side, return_inverse=True) for side in pairs[part].T)
-            out[part] = _both_in(law, first, second, each)[i, j]
-        same = pairs[:, 0] == pairs[:, 1]
-        out[same] = law._free_weights @ each[:, pairs[same, 0]]
-        return out
 
-    def entropy(self: Any, n_samples: int = 1000, rng: RngLike = 0, **conditions: Unpack[Conditions]) -> Estimate:
-        """Return −E log P(S), in nats, of the sets under conditions such as ``size``.
+def entropy(self: Any, n_samples: int = 1000, rng: RngLike = 0, **conditions: Unpack[Conditions]) -> Estimate:
+    """Return −E log P(S), in nats, of the sets under conditions such as ``size``.
 
-        Exact for up to 12 items that can occur, by enumeration; otherwise the mean over exact samples, with its standard error.
+    Exact for up to 12 items that can occur, by enumeration; otherwise the mean over exact samples, with its standard error.
 
-        Examples
-        --------
-        >>> import ndpp
-        >>> found = ndpp.LowRankKernel(np.eye(3)).entropy()
-        >>> round(found.value, 6), found.exact  # 3 log 2
-        (2.079442, True)
-        """
-        return _mean(self._under(**conditions), lambda baskets, own: -own, n_samples, rng)
+    Examples
+    --------
+    >>> import ndpp
+    >>> found = ndpp.LowRankKernel(np.eye(3)).entropy()
+    >>> round(found.value, 6), found.exact  # 3 log 2
+    (2.079442, True)
+    """
+    return _mean(self._under(**conditions), lambda baskets, own: -own, n_samples, rng)
 
-    def kl(
-        self: Any, other: object, n_samples: int = 1000, rng: RngLike = 0, **conditions: Unpack[Conditions]
-    ) -> Estimate:
-        """Return E log P(S) / Q(S), the divergence of this distribution from another, Q, over the same items; see :meth:`entropy`.
 
-        Infinite if a set is possible here and not there.
+def kl(self: Any, other: object, n_samples: int = 1000, rng: RngLike = 0, **conditions: Unpack[Conditions]) -> Estimate:
+    """Return E log P(S) / Q(S), the divergence of this distribution from another, Q, over the same items; see :meth:`entropy`.
 
-        Examples
-        --------
-        >>> import ndpp
-        >>> kernel = ndpp.LowRankKernel(np.eye(2))
-        >>> round(kernel.kl(kernel.tilt([3.0, 1.0])).value, 6)  # log 2 − ½ log 3
-        0.143841
-        """
-        wanted = self.required(other)
-        if wanted.n_items != self.n_items or (self.labels is not None and wanted.labels not in (None, self.labels)):
-            raise InvalidInputError(
-                f"must have the same items; this distribution has {self.n_items}, the other {wanted.n_items}"
-                + (", with other labels" if wanted.n_items == self.n_items else ""),
-                argument="other",
-            )
-        there = wanted._under(**conditions)
-        return _mean(self._under(**conditions), lambda sets, own: own - there.log_probs(sets), n_samples, rng)
+    Infinite if a set is possible here and not there.
+
+    Examples
+    --------
+    >>> import ndpp
+    >>> kernel = ndpp.LowRankKernel(np.eye(2))
+    >>> round(kernel.kl(kernel.tilt([3.0, 1.0])).value, 6)  # log 2 − ½ log 3
+    0.143841
+    """
+    wanted = self.required(other)
+    if wanted.n_items != self.n_items or (self.labels is not None and wanted.labels not in (None, self.labels)):
+        raise InvalidInputError(
+            f"must have the same items; this distribution has {self.n_items}, the other {wanted.n_items}"
+            + (", with other labels" if wanted.n_items == self.n_items else ""),
+            argument="other",
+        )
+    there = wanted._under(**conditions)
+    return _mean(self._under(**conditions), lambda sets, own: own - there.log_probs(sets), n_samples, rng)
 
 
 def _both_in(law: Any, first: IntArray, second: IntArray, each: FloatArray) -> FloatArray:

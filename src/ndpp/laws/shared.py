@@ -16,8 +16,7 @@ from ndpp.errors import InvalidInputError
 from ndpp.laws.begun import Begun
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.changes import Alike, solved
-from ndpp.laws.feature_map import FeatureMap
-from ndpp.laws.frame import of_components
+from ndpp.laws.frame import FeatureMap, of_components
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
 from ndpp.laws.mixture import Mixture

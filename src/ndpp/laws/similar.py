@@ -39,7 +39,7 @@ def text_features(labels: Sequence[str], n_features: int = 256) -> FloatArray:
     return np.asarray(out / np.linalg.norm(out, axis=1, keepdims=True).clip(np.finfo(float).tiny))
 
 
-def similar_items(model: Any, new: Sequence[str], by: Any = "text", *, n: int = 5) -> dict[str, dict[str, float]]:
+def similar_items(model: object, new: Sequence[str], by: Any = "text", *, n: int = 5) -> dict[str, dict[str, float]]:
     """Return the items that new ones are like, with weights: what ``law.add_items`` takes.
 
     Parameters
@@ -79,7 +79,7 @@ def similar_items(model: Any, new: Sequence[str], by: Any = "text", *, n: int = 
             )
             n = law.n_items
         else:
-            cosines = _cosines(law.labels, new, table)
+            cosines = _vector_cosines(law.labels, new, table)
     else:
         problem = f"must be 'text', or a mapping from labels to categories or features; got {by!r:.60}"
         raise InvalidInputError(problem, argument="by")
@@ -111,19 +111,23 @@ def _text_cosines(old: Sequence[str], new: Sequence[str]) -> FloatArray:
     seen = np.bincount(column[row < len(old)].astype(int), minlength=len(columns))
     values = np.sqrt(count) * np.log((1 + len(old)) / (0.5 + seen))[column.astype(int)]
     table = sparse.csr_array((values, (row.astype(int), column.astype(int))), shape=(len(counts), len(columns)))
-    norms = np.sqrt(table.multiply(table).sum(axis=1)).clip(np.finfo(float).tiny)
-    table = sparse.csr_array(table / norms[:, None])
-    return np.asarray((table[len(old) :] @ table[: len(old)].T).toarray())
+    return _cosines(table, len(old))
 
 
-def _cosines(old: Sequence[str], new: Sequence[str], table: dict[str, Any]) -> FloatArray:
+def _vector_cosines(old: Sequence[str], new: Sequence[str], table: dict[str, Any]) -> FloatArray:
     """Return the cosines of vectors; 0 for old items without one."""
     width = len(table[new[0]])
     vectors = np.array([table.get(label, np.zeros(width)) for label in (*old, *new)], np.float64)
     if not np.isfinite(vectors).all():
         raise InvalidInputError("must hold finite numbers", argument="by")
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True).clip(np.finfo(float).tiny)
-    return np.asarray(vectors[len(old) :] @ vectors[: len(old)].T)
+    return _cosines(sparse.csr_array(vectors), len(old))
+
+
+def _cosines(table: sparse.csr_array, n_old: int) -> FloatArray:
+    """Return the cosines of the last rows and the first ones."""
+    norms = np.sqrt(table.multiply(table).sum(axis=1)).clip(np.finfo(float).tiny)
+    table = sparse.csr_array(table / norms[:, None])
+    return np.asarray((table[n_old:] @ table[:n_old].T).toarray())
 
 
 def _grams(label: str) -> Counter[str]:

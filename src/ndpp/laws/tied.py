@@ -26,8 +26,8 @@ from ndpp.errors import InvalidInputError
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.frame import ONE, of_components
 from ndpp.laws.header import ModelHeader
+from ndpp.laws.hooks import log_sum
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.law import log_sum
 from ndpp.laws.mixture import checked_frame
 from ndpp.laws.mixture_scoring import TiedScoring
 from ndpp.laws.part import Part, Parts

@@ -71,13 +71,23 @@ class Digits(NamedTuple):
     bases: list[int]
 
     @classmethod
-    def of(cls, limits: list[Steps]) -> Digits | None:
-        """Write the totals of limits as the digits of one number; None if there are too many of them."""
-        bases = [one.most + 1 for one in limits]
-        if len(limits) > 1 and float(np.prod(bases, dtype=np.float64)) > MOST_TOTALS:
+    def of(cls, limits: Limits, ids: IntArray, sizes: tuple[int, float] | None) -> Digits | None:
+        """Write the totals of further items, and perhaps their number, which is within ``sizes``, as the digits of one number.
+
+        None if the values of one limit have no steps, or totals are too many.
+        """
+        steps = Steps.each_of(limits.beside(ids))
+        if steps is None:
+            return None
+        if sizes is not None:
+            others = np.ones(limits.values.shape[1])
+            others[ids] = 0.0
+            steps.append(Steps(others, *sizes))
+        bases = [one.most + 1 for one in steps]
+        if len(steps) > 1 and float(np.prod(bases, dtype=np.float64)) > MOST_TOTALS:
             return None
         units = np.cumprod([1, *bases[:-1]])
-        return cls(limits, np.sum([unit * one.steps for unit, one in zip(units, limits)], axis=0), bases)
+        return cls(steps, np.sum([unit * one.steps for unit, one in zip(units, steps)], axis=0), bases)
 
     def keeping(self, low: int, high: int) -> IntArray:
         """Return the totals from low to high that keep all limits."""
@@ -128,9 +138,7 @@ def sizes_within(law: Law, limits: Limits, ids: IntArray, posterior: FloatArray)
 
     ``posterior`` is P(c | given).
     """
-    steps, others = Steps.each_of(limits.beside(ids)), np.ones(law.n_items)
-    others[ids] = 0.0
-    digits = None if steps is None else Digits.of([*steps, Steps(others, int(law.nonempty and not len(ids)), np.inf)])
+    digits = Digits.of(limits, ids, (int(law.nonempty and not len(ids)), np.inf))
     totals = Total.each_of(law, digits, ids, posterior)
     if digits is None or totals is None:
         return None
@@ -150,6 +158,7 @@ class Totals(NamedTuple):
     chances: FloatArray
     totals: dict[int, Total]
     raised: FloatArray
+    n_items: int
 
     @classmethod
     def of(cls, law: Law, limits: Limits, ids: IntArray, size: int | None, posterior: FloatArray) -> Totals | None:
@@ -157,13 +166,7 @@ class Totals(NamedTuple):
 
         ``posterior`` is P(c | given, size).
         """
-        left = limits.beside(ids)
-        found = Steps.each_of(left)
-        if found is not None and size is not None:
-            others = np.ones(law.n_items)
-            others[ids] = 0.0
-            found.append(Steps(others, size - len(ids), size - len(ids)))
-        digits = None if found is None else Digits.of(found)
+        digits = Digits.of(limits, ids, None if size is None else (size - len(ids), size - len(ids)))
         totals = Total.each_of(law, digits, ids, posterior)
         if digits is None or totals is None:
             return None
@@ -180,11 +183,12 @@ class Totals(NamedTuple):
             empty = np.exp(-law.log_normalizers()) if digits.keeps_empty else np.zeros(len(chances))
             some = np.maximum(chances - empty, LOST_IN_ROUNDING**2)  # all that is left may be rounding
             raised, chances = chances / some, np.where(chances > 0, some / law.kept, 0.0)
-        return cls(chances, totals, raised)
+        return cls(chances, totals, raised, law.n_items)
 
-    def inclusions(self, c: int, n_items: int) -> FloatArray:
-        """Return P_c(a ∈ S | limits, given) of all items."""
-        total, out = self.totals[c], np.zeros(n_items)
-        if len(total.kept):
+    def inclusions(self, c: int) -> FloatArray:
+        """Return P_c(a ∈ S | limits, given) of all items; 0 of components that were left out."""
+        out = np.zeros(self.n_items)
+        if c in self.totals and len(self.totals[c].kept):
+            total = self.totals[c]
             out[total.items] = self.raised[c] * total.law.inclusions(*total.kept.tolist())
         return out

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ndpp._types import FloatArray, IntArray
 from ndpp.laws.families import FamilyMixture
-from ndpp.laws.feature_map import FeatureMap
+from ndpp.laws.frame import FeatureMap
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.patterns import Patterns
 from ndpp.learning import tied

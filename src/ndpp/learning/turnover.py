@@ -13,7 +13,7 @@ from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import many, places
 from ndpp.errors import DataWarning, InvalidInputError
-from ndpp.inference import continuation_scores_many
+from ndpp.inference import continuation_scores
 from ndpp.laws.law import Law
 from ndpp.laws.similar import similar_items
 from ndpp.metrics.models import occurrences
@@ -84,7 +84,7 @@ def _alike(law: Law, orders: Baskets, item: int) -> dict[str, float]:
     if not len(beside):  # it comes alone, or with other new ones: like those of similar names
         return similar_items(law, [orders.labels[item]], n=N_LIKE)[orders.labels[item]]
     usual = np.log(law.inclusion_probabilities().clip(1e-300))
-    lifts = (np.log(continuation_scores_many(law, beside).clip(1e-300)) - usual).clip(-MAX_LOG_LIFT, MAX_LOG_LIFT)
+    lifts = (np.log(continuation_scores(law, beside).clip(1e-300)) - usual).clip(-MAX_LOG_LIFT, MAX_LOG_LIFT)
     lifts[np.repeat(np.arange(len(beside)), beside.sizes), beside.indices] = 0.0  # what is there says nothing
     lift = lifts.mean(axis=0)
     best = np.argsort(-lift, kind="stable")[:N_LIKE]

@@ -33,7 +33,7 @@ from ndpp._memory import Memory, n_bytes_of
 from ndpp._types import FloatArray, IntArray
 from ndpp.errors import ImpossibleLimitError, InvalidInputError, PrecisionError
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.law import Law, log_sum
+from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit, Limits
 from ndpp.laws.precision import WARN_ERROR
 from ndpp.linalg.tilts import MOST_LOG_FACTOR, TINY, towards_limits
@@ -54,7 +54,7 @@ def prepare_limited(law: Law, limits: Sequence[Limit], asked: Asked) -> Sampler:
         Limits.of(limits, law).check(~np.isin(np.arange(law.n_items), asked.exclude), law.n_items)
     made = (_kernels if law._as_ties is None else _ties)(law, limits, asked)
     if made.log_weights.max() == -np.inf:
-        if log_sum(law._log_weights + law._log_masses(asked.given, asked.size)) == -np.inf:
+        if law._log_total(asked.given, asked.size) == -np.inf:
             raise law._impossible(asked.given, asked.size)
         texts = Limits.of(limits, law, asked.size).texts
         raise ImpossibleLimitError(

@@ -24,7 +24,8 @@ from ndpp._stop import look
 from ndpp._types import FloatArray, IntArray
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError
 from ndpp.items.base import look_up_cdf
-from ndpp.laws.law import Law, log_sum
+from ndpp.laws.hooks import log_sum
+from ndpp.laws.law import Law
 from ndpp.laws.limits import Limits
 from ndpp.samplers.base import Draw, Engine, Sampler, stream, stream_key
 
