@@ -110,9 +110,6 @@ class FamilyMixture(SharedTies):
         """Return the same mixture over a catalogue of as many items."""
         return self._again(catalogue=catalogue)
 
-    def _over(self, base: LowRankKernel) -> FamilyMixture:
-        return self._again(base=base, _kept={})
-
     def _arrays(self) -> dict[str, Any]:
         patterns = self.patterns
         own = {"item_odds": patterns.odds, "families": patterns.families, "states": patterns.states}
@@ -206,7 +203,7 @@ class FamilyMixture(SharedTies):
     def touched(self) -> TiedMixture:
         """The distribution of the families that a set touches."""
         found = self.tilted(0.0)
-        return found._keeping(self._kept) if self._kept else found
+        return found._keeping(self._kept) if self._is_prepared else found
 
     def tilted(self, log_tilt: Any, which: Any = slice(None)) -> TiedMixture:
         """Return :attr:`touched` with item odds ρ r, one ρ for all components or one for each; of some components, with equal weights."""

@@ -31,6 +31,9 @@ from ndpp.linalg.tilts import solve_each
 KEPT = "marginals", "log_touched", "rounding", "size_moments"
 """N_c, log Z_c and its rounding error of the rows that sets touch, and the moments of sizes: what a file may keep."""
 
+NORMALIZERS = "log_normalizers"
+"""log Z_c alone: what a file keeps at least of a mixture whose rows are items."""
+
 FEATURES = "feature_ties", "feature_log_odds"
 """What a file has of :class:`~ndpp.laws.changes.FeatureMap`."""
 
@@ -62,13 +65,13 @@ class SharedTies(Mixture):
     patterns: Patterns | None = None
     """Which items of a row come together; None if every row is an item."""
     _kept: Mapping[str, FloatArray] = {}
-    """What was computed before, by the names of ``KEPT``."""
+    """What was computed before, by the names of ``KEPT`` and ``NORMALIZERS``."""
     _last_sides: tuple[int, FloatArray] = (-1, np.empty(0))
 
     @property
     def format_version(self) -> int:  # type: ignore[override]
         """The first version of the file format that holds such a mixture."""
-        return 7 if self.features is not None else 5 if self._kept else 3
+        return 7 if self.features is not None else 5 if self._is_prepared else 3
 
     def facts(self) -> dict[str, Any]:
         """Return what its file says of it."""
@@ -83,6 +86,11 @@ class SharedTies(Mixture):
         moments = self.size_moments(np.zeros(C), np.arange(C))
         return self._keeping(dict(zip(KEPT, (state.N, state.log_z, state.errors, np.stack(moments)))))
 
+    @property
+    def _is_prepared(self) -> bool:
+        """Whether the file keeps all of ``KEPT``."""
+        return KEPT[0] in self._kept
+
     @abstractmethod
     def _only_items(self, keep: IntArray) -> Self:
         """Return the components over the items ``keep`` alone, in any frame."""
@@ -91,23 +99,25 @@ class SharedTies(Mixture):
     def _tilt(self, ids: IntArray, factors: FloatArray | None) -> Self:
         """Return the components with tilted odds, in any frame."""
 
-    @abstractmethod
     def _over(self, base: LowRankKernel) -> Self:
         """Return the same odds over other ties."""
+        return self._again(base=base, _kept={})
 
     def _keeping(self, kept: Mapping[str, FloatArray]) -> Self:
-        """Return the same mixture, whose file keeps what was computed before."""
-        return self._again(_kept=kept)
+        """Return the same mixture, whose file keeps this, too, of what was computed before."""
+        return self._again(_kept={**self._kept, **kept})
 
     def _keep(self, arrays: dict[str, Any]) -> Self:
         """Return the same mixture with what a file has of what was computed before, and of features."""
-        made = self
-        if found := {name: arrays[name] for name in KEPT if name in arrays}:
-            C, r = len(self.odds), self.base.rank
-            for name, shape in zip(KEPT, ((C, r, r), (C,), (C,), (4, C))):
-                if name not in found or found[name].shape != shape or not np.isfinite(found[name]).all():
-                    raise InvalidInputError(f"{name} should be {shape} finite numbers; prepare the model again")
-            made = self._keeping({name: frozen(np.asarray(array, np.float64)) for name, array in found.items()})
+        C, shapes = len(self.odds), dict[str, tuple[int, ...]]()
+        if any(name in arrays for name in KEPT):
+            shapes |= zip(KEPT, ((C, self.base.rank, self.base.rank), (C,), (C,), (4, C)))
+        if NORMALIZERS in arrays:
+            shapes[NORMALIZERS] = (C,)
+        for name, shape in shapes.items():
+            if name not in arrays or arrays[name].shape != shape or not np.isfinite(arrays[name]).all():
+                raise InvalidInputError(f"{name} should be {shape} finite numbers; prepare the model again")
+        made = self._keeping({name: frozen(np.asarray(arrays[name], np.float64)) for name in shapes})
         if any(name in arrays for name in FEATURES):
             ties, log_odds = (np.atleast_2d(arrays.get(name, 0.0)) for name in FEATURES)
             shapes = (len(ties), self.base.X.shape[1]), (len(ties) + 1, len(self.odds))
@@ -159,7 +169,7 @@ class SharedTies(Mixture):
     # -- other items -----------------------------------------------------------------------------------------------------------
 
     def _as_ready(self, made: Self) -> Self:
-        return made.prepared() if self._kept else made
+        return made.prepared() if self._is_prepared else made
 
     def _inclusions_of(self, ids: IntArray) -> FloatArray:
         if "inclusion_table" in vars(self):
@@ -211,20 +221,22 @@ class SharedTies(Mixture):
 
     def _beside(self, made: Self, odds: FloatArray) -> Self:
         """Take over what was computed before, for components with new items of these odds (C, m), which have no ties."""
-        state = self.touched._state if self._kept or "_state" in vars(self.touched) else None
+        growth = np.log1p(odds).sum(axis=1)
+        if NORMALIZERS in self._kept:
+            made = made._keeping({NORMALIZERS: frozen(self._kept[NORMALIZERS] + growth)})
+        state = self.touched._state if self._is_prepared or "_state" in vars(self.touched) else None
         if state is None:
             return made
         before, now = (one.base.coordinates.to_q for one in (self, made))
         if before.shape != now.shape or not np.allclose(
             now, before, rtol=1e-9, atol=1e-9 * np.abs(before).max(initial=0.0)
         ):
-            return made.prepared() if self._kept else made
-        p, log_z = odds / (1 + odds), state.log_z + np.log1p(odds).sum(axis=1)
-        if self._kept:
-            moments = np.array(self._kept["size_moments"])
+            return self._as_ready(made)
+        if self._is_prepared:
+            p, moments = odds / (1 + odds), np.array(self._kept["size_moments"])
             moments[:2] += p.sum(axis=1), (p * (1 - p)).sum(axis=1)
-            return made._keeping(dict(zip(KEPT, (state.N, log_z, state.errors, moments))))
-        made.touched._known["_state"] = state._replace(log_z=log_z)
+            return made._keeping(dict(zip(KEPT, (state.N, state.log_z + growth, state.errors, moments))))
+        made.touched._known["_state"] = state._replace(log_z=state.log_z + growth)
         return made
 
     def _tilted_near(self, ids: IntArray, factors: FloatArray, *, keeps_sets: bool = True) -> tuple[Self, IntArray]:
@@ -418,7 +430,7 @@ class SharedTies(Mixture):
 
         Σ p q qᵀ under ρ is taken for a multiple of that under ρ = 1, and what ties add to an item for the same as to all others.
         """
-        if self._kept and not np.any(log_tilt):
+        if self._is_prepared and not np.any(log_tilt):
             return tuple(self._kept["size_moments"][:, which])
         ties, tiny, sums = self.touched, np.finfo(float).tiny, np.zeros((4, len(which)))
         for Q, p, mean, variance in self._untied(log_tilt, which):

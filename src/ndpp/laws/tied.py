@@ -22,7 +22,6 @@ from ndpp._stop import look
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import check_matrix, check_odds, frozen, owned
 from ndpp.baskets import Baskets
-from ndpp.errors import InvalidInputError
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.frame import ONE, of_components
 from ndpp.laws.header import ModelHeader
@@ -32,7 +31,7 @@ from ndpp.laws.mixture import checked_frame
 from ndpp.laws.mixture_scoring import TiedScoring
 from ndpp.laws.part import Part, Parts
 from ndpp.laws.precision import FREE, say_precision
-from ndpp.laws.shared import FEATURES, KEPT, SharedTies
+from ndpp.laws.shared import FEATURES, KEPT, NORMALIZERS, SharedTies
 from ndpp.linalg.scaling import EPS, inverses, rounding_of
 from ndpp.linalg.sizes import Coins
 from ndpp.rows.scaled import Multiplied
@@ -63,50 +62,30 @@ class TiedMixture(SharedTies):
         Popularity of each item in each component.
     base : LowRankKernel
         The kernel I + X W Xᵀ: the ties, with an odds of one for every item.
-    known : (C,) array, optional
-        log Z_c of each component, if they were computed before; see :meth:`normalized`.
     """
 
     parametrisation = "tied"
-    _fields = "odds", "base", "_kept", "known", "catalogue", "frame"
-    stored = {"X", "W", "odds", "component_weights"}, {"support", "weights", "log_normalizers", *KEPT, *FEATURES}
+    _fields = "odds", "base", "_kept", "catalogue", "frame"
+    stored = {"X", "W", "odds", "component_weights"}, {"support", "weights", NORMALIZERS, *KEPT, *FEATURES}
 
-    def __init__(
-        self,
-        odds: Any,
-        base: LowRankKernel,
-        weights: Any,
-        *,
-        names: Sequence[str] | None = None,
-        log_normalizers: Any = None,
-    ) -> None:
+    def __init__(self, odds: Any, base: LowRankKernel, weights: Any, *, names: Sequence[str] | None = None) -> None:
         odds = check_matrix(odds, "odds", shape=(None, base.n_items))
-        known = None if log_normalizers is None else frozen(np.asarray(log_normalizers, np.float64))
-        if known is not None and known.shape != (len(odds),):
-            raise InvalidInputError(f"expected {len(odds)} normalizers, one per component; got {known.shape}")
         self.odds, self.base, self.catalogue, self._known = owned(odds), base, base.catalogue, {}
-        self.frame, self._kept, self.known = checked_frame(weights, len(odds), names), {}, known
+        self.frame, self._kept = checked_frame(weights, len(odds), names), {}
 
     def named(self, catalogue: Catalogue) -> TiedMixture:
         """Return the same mixture over a catalogue of as many items."""
         return self._again(base=self.base.named(catalogue), catalogue=catalogue, _known=self._known)
 
-    def _over(self, base: LowRankKernel) -> TiedMixture:
-        return self._again(base=base, _kept={}, known=None)
-
-    def _arrays(self) -> dict[str, Any]:
-        return super()._arrays() | {"log_normalizers": self.known}
-
     @classmethod
     def _from_arrays(cls, arrays: dict[str, Any], header: ModelHeader) -> TiedMixture:
         base = LowRankKernel._from_arrays({**arrays, "background": np.ones(header.n_items)}, header)
         odds = check_odds(arrays["odds"], "odds", of=("component", "item"))
-        options = {"names": header.names, "log_normalizers": arrays.get("log_normalizers")}
-        return cls(odds, base, arrays["component_weights"], **options)._keep(arrays)
+        return cls(odds, base, arrays["component_weights"], names=header.names)._keep(arrays)
 
     def normalized(self) -> TiedMixture:
         """Return the same mixture with log Z_c at hand. Files keep them, so that scores need not wait for them. O(C n r²)."""
-        return self._with_normalizers(self.log_normalizers())
+        return self._again(_kept={**self._kept, NORMALIZERS: frozen(self.log_normalizers())}, _known=self._known)
 
     def single(self, c: int, log_tilt: float = 0.0) -> LowRankKernel:
         """Return the kernel ρL of component c, which shares X with the others. Its coordinates are computed when they are needed."""
@@ -127,7 +106,7 @@ class TiedMixture(SharedTies):
 
     @of_components
     def _state(self) -> _State:
-        if self._kept:
+        if self._is_prepared:
             N, log_z, errors = (self._kept[name] for name in KEPT[:3])
             return _State(N, log_z, errors, None)
         log_ones, A = self._sums(0.0)
@@ -178,7 +157,7 @@ class TiedMixture(SharedTies):
     def log_normalizers(self, log_tilt: Any = 0.0) -> FloatArray:
         """Return log det(I + ρ_c L_c) of every component, ρ = 1 if not given."""
         if np.ndim(log_tilt) == 0 and log_tilt == 0.0:
-            return self._state.log_z if self.known is None else self.known
+            return self._kept[NORMALIZERS] if NORMALIZERS in self._kept else self._state.log_z
         log_ones, A = self._sums(log_tilt)
         return log_ones + _log_dets(self._system(A))
 
@@ -246,7 +225,7 @@ class TiedMixture(SharedTies):
         distinct = np.unique(baskets.indices)
         with np.errstate(divide="ignore"):
             log_odds = np.log(np.asarray(self.odds[:, distinct], np.float64))
-        if self.known is None:
+        if NORMALIZERS not in self._kept:
             self.check_precision()
         popularity = baskets.to_csr()[:, distinct].astype(np.float64) @ log_odds.T
         return np.asarray(self.base.log_dets(baskets)[:, None] + popularity - self.log_normalizers())
@@ -325,8 +304,6 @@ class TiedMixture(SharedTies):
         """Return the mixture with new items without ties, given by their odds (C, m)."""
         base = self.base._with_rows(np.zeros((odds.shape[1], self.base.X.shape[1])), np.ones(odds.shape[1]))
         made = TiedMixture(np.hstack([self.odds, odds]), base, self.weights, names=self.names)
-        if self.known is not None:
-            made = made._with_normalizers(self.known + np.log1p(odds).sum(axis=1))
         return self._beside(made, odds)
 
     def _only_items(self, keep: IntArray) -> TiedMixture:
@@ -334,10 +311,7 @@ class TiedMixture(SharedTies):
 
     def _as_ready(self, made: TiedMixture) -> TiedMixture:
         made = super()._as_ready(made)
-        return made if self.known is None else made._with_normalizers(made.log_normalizers())
-
-    def _with_normalizers(self, log_normalizers: FloatArray) -> TiedMixture:
-        return self._again(known=frozen(log_normalizers), _known=self._known)
+        return made.normalized() if NORMALIZERS in self._kept else made
 
 
 def _products(q: FloatArray) -> FloatArray:
