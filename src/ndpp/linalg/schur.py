@@ -166,13 +166,6 @@ def condition_or_zero(R: FloatArray, rows: FloatArray | None) -> tuple[FloatArra
     return schur_complement(R, R @ basis.T, minor, basis @ R), log_det + 2 * float(np.log(scale * height).sum())
 
 
-def rank_one_condition(Z: AnyArray, q: FloatArray) -> tuple[AnyArray, AnyArray]:
-    """Return Z − (Z q)(qᵀZ)/(qᵀZq) and qᵀZq: conditioning on one more item, for one matrix or a stack of them."""
-    u, v = Z @ q, q @ Z
-    pivot = np.asarray(u @ q)
-    return Z - u[..., :, None] * v[..., None, :] / pivot[..., None, None], pivot
-
-
 # -- kernels of the remaining items ----------------------------------------------------------------------------------------------
 
 
