@@ -317,18 +317,6 @@ class SizeLaw(NamedTuple):
         return low, out
 
 
-class Tilted(NamedTuple):
-    """The size of a set whose odds were multiplied by ρ, so that about the wanted number of items is expected.
-
-    ``log_weight`` is that of all sets, and ``kernel`` the kernel ρL, if it is one.
-    """
-
-    law: SizeLaw
-    log_tilt: float
-    log_weight: float
-    kernel: Any = None
-
-
 def circle(count: int) -> AnyArray:
     """Return the points z for so many sizes, on the upper half of a circle."""
     return nodes(float(np.exp(_log_radius(count))), count)
