@@ -183,10 +183,6 @@ class Law(Moments, Changes, ABC):
             out[i, j] = self._free_weights @ (both - each[:, a] * each[:, b])
         return out
 
-    def covariance_bounds(self, item: int, others: IntArray) -> tuple[FloatArray, FloatArray] | None:
-        """Return lower and upper bounds of ``mean_covariances([item], others)`` if these take far less time, None if not."""
-        return None
-
     @abstractmethod
     def _log_whole(self, baskets: Baskets) -> FloatArray:
         """Return the log weight of each set in each component, shape (len(baskets), C)."""

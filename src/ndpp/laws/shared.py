@@ -40,6 +40,9 @@ FEATURES = "feature_ties", "feature_log_odds"
 MOST_LOG = 600.0
 """Largest logarithm of odds; beyond it, an item or a family is in for certain."""
 
+BLOCK_ITEMS = 256
+"""Items whose covariances with another are computed at a time, in the cache."""
+
 
 class Components(Sequence[Any]):
     """The components of a mixture with shared ties as distributions of their own; each is built when it is requested."""
@@ -66,7 +69,6 @@ class SharedTies(Mixture):
     """Which items of a row come together; None if every row is an item."""
     _kept: Mapping[str, FloatArray] = {}
     """What was computed before, by the names of ``KEPT`` and ``NORMALIZERS``."""
-    _last_sides: tuple[int, FloatArray] = (-1, np.empty(0))
 
     @property
     def format_version(self) -> int:  # type: ignore[override]
@@ -111,7 +113,7 @@ class SharedTies(Mixture):
         """Return the same mixture with what a file has of what was computed before, and of features."""
         C, shapes = len(self.odds), dict[str, tuple[int, ...]]()
         if any(name in arrays for name in KEPT):
-            shapes |= zip(KEPT, ((C, self.base.rank, self.base.rank), (C,), (C,), (4, C)))
+            shapes |= dict(zip(KEPT, ((C, self.base.rank, self.base.rank), (C,), (C,), (4, C))))
         if NORMALIZERS in arrays:
             shapes[NORMALIZERS] = (C,)
         for name, shape in shapes.items():
@@ -129,9 +131,6 @@ class SharedTies(Mixture):
     def with_features(self, features: FeatureMap) -> Self:
         """Return the same mixture with what features of items say about new ones."""
         return self.framed(self.frame._replace(features=features))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_last_sides"}
 
     @property
     def _as_ties(self) -> SharedTies:
@@ -153,10 +152,6 @@ class SharedTies(Mixture):
     @abstractmethod
     def _parts(self, ids: IntArray) -> Parts:
         """Return the components given items as parts."""
-
-    @abstractmethod
-    def log_normalizers(self, log_tilt: float | FloatArray = 0.0) -> FloatArray:
-        """Return log Z_c of every component with the odds of items times ρ_c, ρ = 1 if not given."""
 
     @abstractmethod
     def single(self, c: int) -> Law:
@@ -284,8 +279,8 @@ class SharedTies(Mixture):
         return np.asarray(self.odds).T
 
     @abstractmethod
-    def tilted(self, log_tilt: Any, which: Any = slice(None)) -> Any:
-        """Return :attr:`touched` of some components with the odds of items times ρ, one for all or one for each."""
+    def tilted(self, log_tilt: Any) -> Any:
+        """Return :attr:`touched` with the odds of items times ρ, one for all components or one for each."""
 
     @of_components
     def row_of(self) -> IntArray | None:
@@ -382,39 +377,14 @@ class SharedTies(Mixture):
         return out
 
     def _covariances_with(self, item: int, others: IntArray) -> FloatArray:
-        rows, at = (others, None) if self.row_of is None else np.unique(self.row_of[others], return_inverse=True)
-        x, (left, right), slopes = self.base.q_rows(rows), self._sides(item), self.slope_table
-        forms = x @ left.T
-        forms *= x @ right.T
-        forms = forms if at is None else forms[at]
-        forms *= slopes[others]
-        return np.asarray(-(forms @ (self._free_weights * slopes[item])))
-
-    def _sides(self, item: int) -> FloatArray:
-        """Return N_cᵀ x_a and N_c x_a of an item a, shape (2, C, r); those of the last one are kept."""
-        last = self._last_sides  # another thread may replace it
-        if last[0] != item:
-            row = item if self.row_of is None else self.row_of[item]
-            q, N = self.base.q_rows(np.array([row]))[0], self.touched._state.N
-            last = self._last_sides = item, np.stack([q @ N, N @ q])
-        return last[1]
-
-    def covariance_bounds(self, item: int, others: IntArray) -> tuple[FloatArray, FloatArray] | None:
-        """Return bounds of :meth:`mean_covariances` that take far less time, None where there are none.
-
-        The sum over c of d_c (x_bᵀ l_c)(x_bᵀ r_c) is that with the means of l and r, up to the distances of l_c and r_c from them.
-        """
-        if self.row_of is not None:
-            return None
-        x, sides, slopes = self.base.q_rows(others), self._sides(item), self.slope_table
-        d = self._free_weights * slopes[item]
-        mean = d @ sides / (d.sum() or 1.0)
-        (left, right), (far_left, far_right) = mean @ x.T, np.linalg.norm(sides - mean[:, None], axis=2)
-        factors = d * np.stack([np.ones(len(d)), far_right, far_left, far_left * far_right])
-        total, *errors = (slopes @ factors.T)[others].T
-        norm = np.linalg.norm(x, axis=1)
-        error = norm * (np.abs(left) * errors[0] + np.abs(right) * errors[1] + norm * errors[2])
-        return -left * right * total - error, -left * right * total + error
+        at = np.append(item, others) if self.row_of is None else self.row_of[np.append(item, others)]
+        (q,), N, slopes, out = self.base.q_rows(at[:1]), self.touched._state.N, self.slope_table, np.empty(len(others))
+        left, right = (self._free_weights * slopes[item])[:, None] * (q @ N), N @ q
+        for start in range(0, len(others), BLOCK_ITEMS):
+            part = slice(start, start + BLOCK_ITEMS)
+            x = self.base.q_rows(at[1:][part])
+            out[part] = -((x @ left.T) * (x @ right.T) * slopes[others[part]]).sum(axis=1)
+        return out
 
     # -- sizes -----------------------------------------------------------------------------------------------------------------
 
