@@ -191,13 +191,9 @@ class FamilyMixture(SharedTies):
 
         return Parts(at, lambda size: np.zeros(len(self.weights)))
 
-    def log_normalizers(self, log_tilt: Any = 0.0) -> FloatArray:
-        """Return log Z_c of every component with item odds ρ_c r, ρ = 1 if not given."""
-        if np.ndim(log_tilt) == 0:
-            return self.touched.log_normalizers()
-        touched = self.tilted(log_tilt)
-        det = touched.log_normalizers() - np.log1p(touched.odds).sum(axis=1)
-        return np.asarray(det + self._log_touched(log_tilt).sum(axis=1))
+    def log_normalizers(self) -> FloatArray:
+        """Return log Z_c of every component."""
+        return self.touched.log_normalizers()
 
     @of_components
     def touched(self) -> TiedMixture:
@@ -205,11 +201,9 @@ class FamilyMixture(SharedTies):
         found = self.tilted(0.0)
         return found._keeping(self._kept) if self._is_prepared else found
 
-    def tilted(self, log_tilt: Any, which: Any = slice(None)) -> TiedMixture:
-        """Return :attr:`touched` with item odds ρ r, one ρ for all components or one for each; of some components, with equal weights."""
-        odds = np.expm1(self._log_touched(log_tilt, which).clip(0.0, MOST_LOG))
-        if len(odds) < len(self.weights):
-            return TiedMixture(odds, self.base, np.full(len(odds), 1 / len(odds)))
+    def tilted(self, log_tilt: Any) -> TiedMixture:
+        """Return :attr:`touched` with item odds ρ r, one ρ for all components or one for each."""
+        odds = np.expm1(self._log_touched(log_tilt).clip(0.0, MOST_LOG))
         return TiedMixture(odds, self.base, self.weights, names=self.names)
 
     def _log_touched(self, log_tilt: Any, which: Any = slice(None)) -> FloatArray:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ndpp._stop import look
-from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_matrix, check_odds, frozen, owned
 from ndpp.baskets import Baskets
 from ndpp.laws.catalogue import Catalogue
@@ -87,9 +87,9 @@ class TiedMixture(SharedTies):
         """Return the same mixture with log Z_c at hand. Files keep them, so that scores need not wait for them. O(C n r²)."""
         return self._again(_kept={**self._kept, NORMALIZERS: frozen(self.log_normalizers())}, _known=self._known)
 
-    def single(self, c: int, log_tilt: float = 0.0) -> LowRankKernel:
-        """Return the kernel ρL of component c, which shares X with the others. Its coordinates are computed when they are needed."""
-        odds, base = np.exp(log_tilt) * np.asarray(self.odds[c], np.float64), self.base
+    def single(self, c: int) -> LowRankKernel:
+        """Return the kernel of component c, which shares X with the others. Its coordinates are computed when they are needed."""
+        odds, base = np.asarray(self.odds[c], np.float64), self.base
         X = Multiplied(base.X, np.sqrt(odds), is_shared=True)
         return base._again(X=X, background=odds, _sum=None, frame=ONE)
 
@@ -109,7 +109,7 @@ class TiedMixture(SharedTies):
         if self._is_prepared:
             N, log_z, errors = (self._kept[name] for name in KEPT[:3])
             return _State(N, log_z, errors, None)
-        log_ones, A = self._sums(0.0)
+        log_ones, A = self._sums()
         system = self._system(A)
         inverse, log_det = inverses(system)
         errors = self._rounding(A, system, inverse)
@@ -125,7 +125,7 @@ class TiedMixture(SharedTies):
         if self._state.A is not None:
             return np.asarray(self._state.A[which])
         odds = self.odds[which]
-        return TiedMixture(odds, self.base, np.full(len(odds), 1 / len(odds)))._sums(0.0)[1]
+        return TiedMixture(odds, self.base, np.full(len(odds), 1 / len(odds)))._sums()[1]
 
     def _rounding(self, A: FloatArray, system: FloatArray, inverse: FloatArray) -> FloatArray:
         """Estimate the error of log det(I + A W): that of the elimination, and tr (I + A W)⁻¹ A δW with rounding errors δW."""
@@ -136,9 +136,9 @@ class TiedMixture(SharedTies):
         dropped = self.base._free_error if coords.core.rank > coords.rank else 0.0
         return np.asarray(elimination + np.einsum("cij,ij->c", np.abs(inverse @ A), change) + dropped)
 
-    def check_precision(self, components: Any = slice(None), *, factor: float = 1.0) -> None:
-        """Warn or raise if rounding matters to the distribution of all sets of some components that can be."""
-        errors = np.where(self.weights > 0, self._state.errors, 0.0)[components]
+    def check_precision(self, *, factor: float = 1.0) -> None:
+        """Warn or raise if rounding matters to the distribution of all sets of the components that can be."""
+        errors = np.where(self.weights > 0, self._state.errors, 0.0)
         say_precision(factor * float(errors.max(initial=0.0)), FREE, stacklevel=4)
 
     @of_components
@@ -154,12 +154,10 @@ class TiedMixture(SharedTies):
     def _system(self, A: FloatArray) -> FloatArray:
         return np.eye(len(self.core)) + A @ self.core
 
-    def log_normalizers(self, log_tilt: Any = 0.0) -> FloatArray:
-        """Return log det(I + ρ_c L_c) of every component, ρ = 1 if not given."""
-        if np.ndim(log_tilt) == 0 and log_tilt == 0.0:
-            return self._kept[NORMALIZERS] if NORMALIZERS in self._kept else self._state.log_z
-        log_ones, A = self._sums(log_tilt)
-        return log_ones + _log_dets(self._system(A))
+    def log_normalizers(self) -> FloatArray:
+        """Return log det(I + L_c) of every component."""
+        known = self._kept.get(NORMALIZERS)
+        return self._state.log_z if known is None else known
 
     def tilted_odds(self, log_tilt: Any, components: Any = slice(None), rows: Any = slice(None)) -> FloatArray:
         """Return ρ_c o_ci of some components for rows of the support; one ρ for all, or one per component."""
@@ -167,12 +165,12 @@ class TiedMixture(SharedTies):
         with np.errstate(over="ignore"):
             return np.minimum(odds * np.exp(np.reshape(log_tilt, (-1, 1))), MOST_ODDS)
 
-    def _sums(self, log_tilt: Any) -> tuple[FloatArray, FloatArray]:
-        """Return Σ_i log(1 + ρ_c o_ci) and Σ_i p_ci q_i q_iᵀ under ρ_c L_c, shape (C, r, r): one product with all q_ia q_ib. O(C n r²)."""
+    def _sums(self) -> tuple[FloatArray, FloatArray]:
+        """Return Σ_i log(1 + o_ci) and Σ_i p_ci q_i q_iᵀ, shape (C, r, r): one product with all q_ia q_ib. O(C n r²)."""
         r, log_ones, is_few = len(self.core), np.zeros(len(self.odds)), len(self.odds) < FEW
         total, A = np.zeros((len(self.odds), r * (r + 1) // 2)), np.zeros((len(self.odds), r, r))
         for rows, pairs in self._pairs(products=not is_few):
-            odds = self.tilted_odds(log_tilt, rows=rows)
+            odds = self.tilted_odds(0.0, rows=rows)
             log_ones += np.log1p(odds).sum(axis=1)
             if is_few:
                 for one, roots in zip(A, np.sqrt(odds / (1 + odds))):
@@ -322,9 +320,3 @@ def _products(q: FloatArray) -> FloatArray:
         np.multiply(q[:, a, None], q[:, a:], out=out[:, at : at + r - a])
         at += r - a
     return out
-
-
-def _log_dets(systems: AnyArray) -> FloatArray:
-    """Return log det of matrices whose rows may differ in scale by many orders of magnitude."""
-    scale = np.abs(systems).max(axis=2, initial=0.0).clip(np.finfo(float).tiny)
-    return np.asarray(np.linalg.slogdet(systems / scale[:, :, None])[1] + np.log(scale).sum(axis=1))
