@@ -227,15 +227,6 @@ class FamilyMixture(SharedTies):
         """Return log(1 + o) of all families."""
         return self._log_touched(log_tilt)
 
-    @property
-    def lone_odds(self) -> FloatArray:
-        """Σ_s a_cs Σ_i r_is of all families."""
-        by_family = sparse.csr_array(
-            (np.ones(self.n_items), (np.arange(self.n_items), self.patterns.families)),
-            shape=(self.n_items, self.base.n_items),
-        )
-        return np.asarray(self.odds_alone @ by_family)
-
     def _blocks(self, n_pairs: int) -> list[slice]:
         step = max(1, BLOCK_ENTRIES // len(self.odds) // self.patterns.odds.shape[1])
         return [slice(start, start + step) for start in range(0, n_pairs, step)]

@@ -260,7 +260,7 @@ class FamilyGroups(NamedTuple):
         return len(self.patterns.odds)
 
     def inclusions(self, z: AnyArray, weights: AnyArray, inner: AnyArray) -> FloatArray:
-        """Return Σ_z w P_z(i ∈ S) of all items of the catalogue."""
+        """Return Σ_z w P_z(i ∈ S) of all items of the catalogue; z may be that of each item, shape (n, m)."""
         items = np.arange(self.n_items)
         parts = (slice(start, start + CHUNK) for start in range(0, len(inner), CHUNK))
         return np.asarray(sum((self.chances(z[..., part], inner[part], items) @ weights[part]).real for part in parts))
@@ -280,10 +280,6 @@ class FamilyGroups(NamedTuple):
         mass = self.state_odds[state, None] * np.exp(self._log_products(z)[state] - logs[at[row]])
         np.add.at(out, row, mass * odds / (1 + odds) * ties[at[row]])
         return out
-
-    def plain_inclusions(self, z: AnyArray, weights: AnyArray, inner: AnyArray) -> FloatArray:
-        """Return the same; z may be that of each item, shape (n, m)."""
-        return self.inclusions(z, weights, inner)
 
     def moved(self, items: BoolArray) -> BoolArray:
         """Return which families have one of these items."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+from scipy import sparse
 
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import clip_probabilities, frozen
@@ -111,15 +112,15 @@ class SharedTies(Mixture):
 
     def _keep(self, arrays: dict[str, Any]) -> Self:
         """Return the same mixture with what a file has of what was computed before, and of features."""
-        C, shapes = len(self.odds), dict[str, tuple[int, ...]]()
+        C, known = len(self.odds), dict[str, tuple[int, ...]]()
         if any(name in arrays for name in KEPT):
-            shapes |= dict(zip(KEPT, ((C, self.base.rank, self.base.rank), (C,), (C,), (4, C))))
+            known |= dict(zip(KEPT, ((C, self.base.rank, self.base.rank), (C,), (C,), (4, C))))
         if NORMALIZERS in arrays:
-            shapes[NORMALIZERS] = (C,)
-        for name, shape in shapes.items():
+            known[NORMALIZERS] = (C,)
+        for name, shape in known.items():
             if name not in arrays or arrays[name].shape != shape or not np.isfinite(arrays[name]).all():
                 raise InvalidInputError(f"{name} should be {shape} finite numbers; prepare the model again")
-        made = self._keeping({name: frozen(np.asarray(arrays[name], np.float64)) for name in shapes})
+        made = self._keeping({name: frozen(np.asarray(arrays[name], np.float64)) for name in known})
         if any(name in arrays for name in FEATURES):
             ties, log_odds = (np.atleast_2d(arrays.get(name, 0.0)) for name in FEATURES)
             shapes = (len(ties), self.base.X.shape[1]), (len(ties) + 1, len(self.odds))
@@ -321,8 +322,10 @@ class SharedTies(Mixture):
     @property
     def lone_odds(self) -> FloatArray:
         """The weight of exactly one item of a row in each component, shape (C, rows)."""
-        found: FloatArray = self.touched.tilted_odds(0.0)
-        return found
+        if self.row_of is None:
+            return self.odds_alone
+        of_rows = np.ones(self.n_items), (np.arange(self.n_items), self.row_of)
+        return np.asarray(self.odds_alone @ sparse.csr_array(of_rows, shape=(self.n_items, self.base.n_rows)))
 
     def by_item(self, values: FloatArray) -> FloatArray:
         """Return values of items (…, n_items) from those of rows."""

@@ -115,7 +115,9 @@ class Coins(NamedTuple):
         return log1p(change), (z - 1) / (1 + change)
 
     def inclusions(self, z: AnyArray, weights: AnyArray, inner: AnyArray) -> FloatArray:
-        """Return Σ_z w P_z(i ∈ S). For light items, the sums over z come first."""
+        """Return Σ_z w P_z(i ∈ S); z may be that of each item, shape (n, m). For light items, the sums over z come first."""
+        if z.ndim == 2:
+            return self._inclusions_of_each(z, weights, inner)
         out, k, series = np.empty(len(self.p)), np.arange(N_TERMS), self.series()
         heavy = np.flatnonzero(series.counts == 0)
         out[heavy] = (self.chances(z, inner, heavy) @ weights).real
@@ -141,16 +143,14 @@ class Coins(NamedTuple):
         """Return which groups have one of these items."""
         return items
 
-    def plain_inclusions(self, z: AnyArray, weights: AnyArray, inner: AnyArray) -> FloatArray:
-        """Return the same for z of each item, shape (n, m): the mean of M(z) serves where z = 1."""
+    def _inclusions_of_each(self, z: AnyArray, weights: AnyArray, inner: AnyArray) -> FloatArray:
+        """Return the same for z of each item: the mean of M(z) serves where z = 1."""
         moves = np.flatnonzero((z != 1).any(axis=1))
         mean = np.einsum("z,zab->ab", weights, inner).real
         out: FloatArray = self.p * weights.real.sum() + quadratic_forms(self.rows, mean)
         for start in range(0, len(moves), CHUNK):
             part = moves[start : start + CHUNK]
-            f = 1 + self.p[part, None] * (z[part] - 1)
-            forms = np.stack([complex_forms(self.rows[part], M) for M in inner], axis=1)
-            out[part] = ((z[part] * (self.p[part, None] + forms / f) / f) @ weights).real
+            out[part] = (self.chances(z, inner, part) @ weights).real
         return out
 
 
@@ -191,7 +191,7 @@ class Stepped(NamedTuple):
 
     def inclusions(self, z: AnyArray, weights: AnyArray, inner: AnyArray) -> FloatArray:
         """Return Σ_z w P_z(i ∈ S) of the items."""
-        found: FloatArray = self.groups.plain_inclusions(z ** self.steps[:, None], weights, inner)
+        found: FloatArray = self.groups.inclusions(z ** self.steps[:, None], weights, inner)
         return found
 
 
