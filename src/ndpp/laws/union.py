@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Items
+from ndpp._types import BoolArray, FloatArray, IntArray, Items, RealArray
 from ndpp._validation import check_items
 from ndpp.baskets import Baskets
 from ndpp.laws.batched import Form, log_dets
@@ -52,7 +52,13 @@ class WeighedSets(ItemRows):
         return {}
 
     def _with(
-        self, W: AnyArray, support: IntArray, magnitudes: FloatArray | None = None, *, X: Any = None, factors: Any = 1.0
+        self,
+        W: RealArray,
+        support: IntArray,
+        magnitudes: FloatArray | None = None,
+        *,
+        X: Any = None,
+        factors: Any = 1.0,
     ) -> Self:
         """Return the kernel with another W on part of the catalogue, and its background times ``factors``."""
         X, magnitudes = (self.X if X is None else X), (self._magnitudes if magnitudes is None else magnitudes)
