@@ -18,6 +18,8 @@ RealArray: TypeAlias = npt.NDArray[np.floating]
 """Single or double precision."""
 NumberArray: TypeAlias = npt.NDArray[np.inexact]
 """Real or complex numbers."""
+Which: TypeAlias = slice | Sequence[int] | IntArray
+"""Some of several things, by number."""
 WordArray: TypeAlias = npt.NDArray[np.str_]
 TimeArray: TypeAlias = npt.NDArray[np.datetime64]
 AnyArray: TypeAlias = npt.NDArray[Any]

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Which
 from ndpp._validation import check_matrix, check_odds, owned
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels
@@ -146,7 +146,7 @@ class FamilyMixture(SharedTies):
         slots = self.patterns.slots[rows]
         return np.asarray(np.where(self._by_state[slots, c] > 0, self._state_sizes[slots], 0).max(axis=1, initial=0))
 
-    def _largest_of(self, slots: IntArray, allowed: Any) -> IntArray:
+    def _largest_of(self, slots: IntArray, allowed: bool | BoolArray) -> IntArray:
         """Return the number of items of the largest state of families in each component, of those that are allowed; shape (families, C)."""
         counts = np.where(allowed, self._state_sizes[slots], 0)[:, :, None]
         return np.asarray(np.where(self._by_state[slots] > 0, counts, 0).max(axis=1, initial=0))
@@ -201,12 +201,12 @@ class FamilyMixture(SharedTies):
         found = self.tilted(0.0)
         return found._keeping(self._kept) if self._is_prepared else found
 
-    def tilted(self, log_tilt: Any) -> TiedMixture:
+    def tilted(self, log_tilt: float | FloatArray) -> TiedMixture:
         """Return :attr:`touched` with item odds ρ r, one ρ for all components or one for each."""
         odds = np.expm1(self._log_touched(log_tilt).clip(0.0, MOST_LOG))
         return TiedMixture(odds, self.base, self.weights, names=self.names)
 
-    def _log_touched(self, log_tilt: Any, which: Any = slice(None)) -> FloatArray:
+    def _log_touched(self, log_tilt: float | FloatArray, which: Which = slice(None)) -> FloatArray:
         """Return log(1 + o_cg) of some components with item odds ρ r, shape (components, F)."""
         some, at = np.unique(np.reshape(log_tilt, -1), return_inverse=True)  # many components share theirs
         slots, logs = self.patterns.slots, self.patterns.log_totals_at(np.exp(some))
@@ -223,7 +223,7 @@ class FamilyMixture(SharedTies):
         own = np.vstack([logs, np.zeros((1, len(some)))])[slots]
         return np.asarray(touch_weights(own[:, :, at] if len(some) > 1 else own, self._by_state[:, which][slots])[0].T)
 
-    def log_rows(self, log_tilt: Any) -> FloatArray:
+    def log_rows(self, log_tilt: float | FloatArray) -> FloatArray:
         """Return log(1 + o) of all families."""
         return self._log_touched(log_tilt)
 
@@ -326,7 +326,7 @@ class FamilyMixture(SharedTies):
         patterns = self.patterns
         return self._over_states(self._totals[patterns.slots[patterns.families]] * patterns.odds / (1 + patterns.odds))
 
-    def masses(self, components: Any = slice(None)) -> FloatArray:
+    def masses(self, components: Which = slice(None)) -> FloatArray:
         """Return Σ_s a_cs θ_is Π (1 + r_js) over the states of the family of each item."""
         return np.asarray(self._item_mass[components])
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
-from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._types import AnyArray, FloatArray, IntArray, Which
 from ndpp._validation import clip_probabilities, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
@@ -266,7 +266,7 @@ class SharedTies(Mixture):
     # -- hooks: every item has a row of ties of its own, unless a subclass has items share them ---------------------------------
 
     @abstractmethod
-    def _with_new(self, odds: FloatArray) -> Any:
+    def _with_new(self, odds: FloatArray) -> Self:
         """Return the mixture with new items without ties, given by their odds (C, m)."""
 
     @property
@@ -280,7 +280,7 @@ class SharedTies(Mixture):
         return np.asarray(self.odds).T
 
     @abstractmethod
-    def tilted(self, log_tilt: Any) -> Any:
+    def tilted(self, log_tilt: float | FloatArray) -> Any:
         """Return :attr:`touched` with the odds of items times ρ, one for all components or one for each."""
 
     @of_components
@@ -294,7 +294,7 @@ class SharedTies(Mixture):
         """Return the rows that baskets J touch, as baskets, and log P_c(J ⊆ S | these rows are touched)."""
         return baskets, 0.0
 
-    def masses(self, components: Any = slice(None)) -> FloatArray:
+    def masses(self, components: Which = slice(None)) -> FloatArray:
         """Return the weight of the sets of its row that contain an item, relative to none of the row, shape (C, n_items)."""
         odds = np.asarray(self.odds[components], np.float64)
         return odds if self.row_of is None else np.where(self.base.can_occur(np.arange(self.n_items)), odds, 0.0)
@@ -315,7 +315,7 @@ class SharedTies(Mixture):
         """Return baskets J, items a whose row they touch, and P(a ∈ S | J ⊆ S), or with ``whole`` P(J ∪ a) / P(J), from P(c | J)."""
         return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
 
-    def log_rows(self, log_tilt: Any) -> FloatArray:
+    def log_rows(self, log_tilt: float | FloatArray) -> FloatArray:
         """Return log(1 + o) of all rows in all components, with the odds of items times ρ_c; shape (C, rows)."""
         return np.asarray(np.log1p(self.touched.tilted_odds(log_tilt)))
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ndpp._stop import look
-from ndpp._types import FloatArray, IntArray
+from ndpp._types import FloatArray, IntArray, Which
 from ndpp._validation import check_matrix, check_odds, frozen, owned
 from ndpp.baskets import Baskets
 from ndpp.laws.catalogue import Catalogue
@@ -115,12 +115,12 @@ class TiedMixture(SharedTies):
         errors = self._rounding(A, system, inverse)
         return _State(self.core @ inverse, log_ones + log_det, errors, A)
 
-    def tilted(self, log_tilt: Any, which: Any = slice(None)) -> TiedMixture:
+    def tilted(self, log_tilt: float | FloatArray, which: Which = slice(None)) -> TiedMixture:
         """Return some components with odds ρ_c o_c, with equal weights."""
         odds = np.asarray(self.odds[which], np.float64) * np.exp(np.reshape(log_tilt, (-1, 1)))
         return TiedMixture(odds.clip(max=MOST_ODDS), self.base, np.full(len(odds), 1 / len(odds)))
 
-    def sums(self, which: Any = slice(None)) -> FloatArray:
+    def sums(self, which: Which = slice(None)) -> FloatArray:
         """Return A_c of some components."""
         if self._state.A is not None:
             return np.asarray(self._state.A[which])
@@ -159,11 +159,13 @@ class TiedMixture(SharedTies):
         known = self._kept.get(NORMALIZERS)
         return self._state.log_z if known is None else known
 
-    def tilted_odds(self, log_tilt: Any, components: Any = slice(None), rows: Any = slice(None)) -> FloatArray:
+    def tilted_odds(
+        self, log_tilt: float | FloatArray, components: Which = slice(None), rows: Which = slice(None)
+    ) -> FloatArray:
         """Return ρ_c o_ci of some components for rows of the support; one ρ for all, or one per component."""
         odds = np.asarray(self.odds[components][:, self.base.support[rows]], np.float64)
         with np.errstate(over="ignore"):
-            return np.minimum(odds * np.exp(np.reshape(log_tilt, (-1, 1))), MOST_ODDS)
+            return np.asarray(np.minimum(odds * np.exp(np.reshape(log_tilt, (-1, 1))), MOST_ODDS))
 
     def _sums(self) -> tuple[FloatArray, FloatArray]:
         """Return Σ_i log(1 + o_ci) and Σ_i p_ci q_i q_iᵀ, shape (C, r, r): one product with all q_ia q_ib. O(C n r²)."""
