@@ -274,10 +274,6 @@ class LowRankKernel(WeighedSets):
         """The kernel itself."""
         return (self,)
 
-    @property
-    def _plain_components(self) -> tuple[LowRankKernel]:
-        return (self.with_empty(),)
-
     def log_normalizers(self) -> FloatArray:
         """Return log det(I + L), as an array."""
         return np.array([self._log_unit])

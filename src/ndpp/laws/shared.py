@@ -442,12 +442,5 @@ class SharedTies(Mixture):
         """Return the largest number of items in addition to the given ones in each component."""
         return self.largest - len(ids)
 
-    @of_components
-    def _sizes(self) -> FloatArray:
-        return Law._sizes.compute(self)
-
-    def _joint_sizes(self, ids: IntArray) -> FloatArray:
-        return Law._joint_sizes(self, ids)
-
-    def _log_whole_of(self, ids: IntArray) -> FloatArray:
-        return Law._log_whole_of(self, ids)  # all components at once, and not one by one
+    # All components at once, and not one by one.
+    _sizes, _joint_sizes, _log_whole_of = Law._sizes, Law._joint_sizes, Law._log_whole_of

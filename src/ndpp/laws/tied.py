@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ndpp._stop import look
-from ndpp._types import FloatArray, IntArray, Which
+from ndpp._types import AnyArray, FloatArray, IntArray, Which
 from ndpp._validation import check_matrix, check_odds, frozen, owned
 from ndpp.baskets import Baskets
 from ndpp.laws.catalogue import Catalogue
@@ -118,14 +118,13 @@ class TiedMixture(SharedTies):
     def tilted(self, log_tilt: float | FloatArray, which: Which = slice(None)) -> TiedMixture:
         """Return some components with odds ρ_c o_c, with equal weights."""
         odds = np.asarray(self.odds[which], np.float64) * np.exp(np.reshape(log_tilt, (-1, 1)))
-        return TiedMixture(odds.clip(max=MOST_ODDS), self.base, np.full(len(odds), 1 / len(odds)))
+        return self._equal(odds.clip(max=MOST_ODDS))
 
     def sums(self, which: Which = slice(None)) -> FloatArray:
         """Return A_c of some components."""
         if self._state.A is not None:
             return np.asarray(self._state.A[which])
-        odds = self.odds[which]
-        return TiedMixture(odds, self.base, np.full(len(odds), 1 / len(odds)))._sums()[1]
+        return self._chosen(which)._sums()[1]
 
     def _rounding(self, A: FloatArray, system: FloatArray, inverse: FloatArray) -> FloatArray:
         """Estimate the error of log det(I + A W): that of the elimination, and tr (I + A W)⁻¹ A δW with rounding errors δW."""
@@ -285,8 +284,12 @@ class TiedMixture(SharedTies):
 
     # -- mixtures again ------------------------------------------------------------------------------------------------------
 
-    def _chosen(self, which: IntArray) -> TiedMixture:
-        return TiedMixture(self.odds[which], self.base, np.full(len(which), 1 / len(which)))
+    def _chosen(self, which: Which) -> TiedMixture:
+        return self._equal(self.odds[which])
+
+    def _equal(self, odds: AnyArray) -> TiedMixture:
+        """Return the mixture with these odds of its components, in equal parts."""
+        return TiedMixture(odds, self.base, np.full(len(odds), 1 / len(odds)))
 
     def _given(self, ids: IntArray) -> TiedMixture:
         return self._over(self.base.condition(ids))
