@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ndpp.linalg.schur import rank_one_condition
 from ndpp.samplers.exact.nodes import Inclusion, Nodes
-
-
-def rank_one_condition(Z: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Z − (Z q)(qᵀZ)/(qᵀZq) and qᵀZq: conditioning on one more item, for one matrix or a stack of them."""
-    u, v = Z @ q, q @ Z
-    pivot = np.asarray(u @ q)
-    return Z - u[..., :, None] * v[..., None, :] / pivot[..., None, None], pivot
 
 
 def plain_condition(nodes: Nodes, q: np.ndarray) -> tuple[Nodes, Inclusion]:

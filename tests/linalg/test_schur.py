@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import oracles
-from circles import rank_one_condition
 from kernels import AWKWARD, Case, random_ndpp
 from ndpp.linalg.scaling import entry_magnitudes
 from ndpp.linalg.schur import (
@@ -17,6 +16,7 @@ from ndpp.linalg.schur import (
     eliminate,
     judged_minor,
     log_det_or_zero,
+    rank_one_condition,
     schur_complement,
 )
 from ndpp.linalg.size_law import resolvent

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg as sl
 
-from ndpp._types import FloatArray, RealArray
+from ndpp._types import FloatArray, NumberArray, RealArray
 from ndpp.linalg.coordinates import Coordinates
 from ndpp.linalg.operations import NUMPY, Array, Operations
 from ndpp.linalg.scaling import ROUNDING, congruence, entry_magnitudes, power_of_two, rounding_of, used_columns
@@ -164,6 +164,13 @@ def condition_or_zero(R: FloatArray, rows: FloatArray | None) -> tuple[FloatArra
     if log_det == -np.inf:
         return R, -np.inf
     return schur_complement(R, R @ basis.T, minor, basis @ R), log_det + 2 * float(np.log(scale * height).sum())
+
+
+def rank_one_condition(Z: NumberArray, q: FloatArray) -> tuple[NumberArray, NumberArray]:
+    """Return Z − (Z q)(qᵀZ)/(qᵀZq) and qᵀZq: conditioning on one more item, for one matrix or a stack of them."""
+    u, v = Z @ q, q @ Z
+    pivot = np.asarray(u @ q)
+    return Z - u[..., :, None] * v[..., None, :] / pivot[..., None, None], pivot
 
 
 # -- kernels of the remaining items ----------------------------------------------------------------------------------------------

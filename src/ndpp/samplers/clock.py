@@ -36,7 +36,7 @@ from ndpp._validation import check_count
 from ndpp.errors import BudgetExceededError, PrecisionError
 from ndpp.items import LeverageTable
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg.schur import condition_on, schur_complement
+from ndpp.linalg.schur import condition_on, rank_one_condition, schur_complement
 from ndpp.linalg.size_law import resolvent
 from ndpp.samplers.base import Draw, Sampler
 
@@ -104,8 +104,7 @@ class Clock(Sampler):
             if rng.random() * bound < rate:
                 drawn = self.index.draw_counted(rng, Z, bound=min(1.0, rate))  # 0 ⪯ Z ⪯ tr Z, and ⪯ I
                 rows, proposals = np.append(rows, drawn.row), proposals + drawn.proposals
-                q = self.kernel.q_rows(rows[-1:])[0]
-                rate -= float((q @ Z) @ (Z @ q) / (q @ Z @ q))
+                rate = float(np.trace(rank_one_condition(Z, self.kernel.q_rows(rows[-1:])[0])[0]))
             if rate <= NEGLIGIBLE_RATE:
                 break
             if moves == self.budget:
