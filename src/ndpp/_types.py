@@ -16,6 +16,10 @@ KeyArray: TypeAlias = npt.NDArray[np.uint64]
 """What the random numbers of all samples of a call follow from."""
 RealArray: TypeAlias = npt.NDArray[np.floating]
 """Single or double precision."""
+NumberArray: TypeAlias = npt.NDArray[np.inexact]
+"""Real or complex numbers."""
+Which: TypeAlias = slice | Sequence[int] | IntArray
+"""Some of several things, by number."""
 WordArray: TypeAlias = npt.NDArray[np.str_]
 TimeArray: TypeAlias = npt.NDArray[np.datetime64]
 AnyArray: TypeAlias = npt.NDArray[Any]

@@ -11,7 +11,6 @@ import pytest
 import ndpp
 from kernels import data_folder
 from ndpp import Baskets, LowRankKernel, Mixture, answers
-from ndpp.answers import relations
 from ndpp.datasets import load_baskets
 
 SHOP = ["red cup", "blue cup", "saucer", "milk", "newspaper", "petrol"]
@@ -155,36 +154,3 @@ def test_ingredients_that_replace_each_other():
     assert together >= {frozenset(("salt", "pepper")), frozenset(("soy sauce", "sesame oil"))}
     assert all(pair.lift <= 4 and pair.by_ties <= 0.8 for pair in found.substitutes)
     assert all(pair.lift > 1.1 for pair in found.complements)
-
-
-def test_bounds_leave_out_no_item_that_belongs_to_a_list(monkeypatch):
-    """Most items are left out before their ties are computed, and the lists are those of all items."""
-    rng = np.random.default_rng(0)
-    odds, X = np.exp(rng.normal(-4, 1, (5, 400))), rng.normal(size=(400, 6)) * rng.gamma(0.5, 1.0, (400, 1))
-    W = np.kron(np.eye(3), [[0.2, 1.0], [-1.0, 0.2]])
-    law = Mixture.tied(odds, X, W, np.full(5, 0.2))
-    monkeypatch.setattr(relations, "FIRST", 20)
-    own, found, counts = answers.Prepared(law), type(law).mean_covariances, []
-    others = np.arange(1, 400)
-    low, high = law.covariance_bounds(0, others)
-    ties = law.mean_covariances(np.array([0]), others)[0]
-    slack = 1e-12 * np.abs(ties).max()
-    assert (low <= ties + slack).all()
-    assert (ties <= high + slack).all()
-
-    def counted(law, first, second):
-        counts.append(len(second))
-        return found(law, first, second)
-
-    monkeypatch.setattr(type(law), "mean_covariances", counted)
-    quick = [answers.related(own, a, n=5) for a in range(20)]
-    assert np.median(counts[1::2]) < 200
-    monkeypatch.setattr(type(law), "covariance_bounds", lambda *_: None)
-    for one in quick:
-        same = answers.related(own, one.item, n=5)
-        assert [row.other for row in one.complements] == [row.other for row in same.complements]
-        assert [row.other for row in one.substitutes] == [row.other for row in same.substitutes]
-        assert [row.correlation for row in one.complements] == pytest.approx(
-            [row.correlation for row in same.complements]
-        )
-    assert sum(len(one.substitutes) for one in quick) > 0

@@ -27,6 +27,7 @@ from ndpp import Baskets, LowRankKernel, Mixture
 from ndpp.errors import (
     ImpossibleSizeError,
     InvalidInputError,
+    ModelFileError,
     PrecisionError,
     PrecisionWarning,
     ZeroProbabilityError,
@@ -90,12 +91,14 @@ def test_normalizers_at_hand(tmp_path):
     ndpp.save(prepared, tmp_path / "prepared.safetensors")
     ndpp.save(mixture, tmp_path / "plain.safetensors")
     again, plain = ndpp.load(tmp_path / "prepared.safetensors"), ndpp.load(tmp_path / "plain.safetensors")
-    assert plain.known is None
+    assert not plain._kept
     assert np.array_equal(again.log_normalizers(), mixture.log_normalizers())
     assert np.array_equal(again.log_probs(baskets), mixture.log_probs(baskets))
     assert "_state" not in vars(again)
-    with pytest.raises(InvalidInputError, match="expected 3 normalizers"):
-        TiedMixture(mixture.odds, mixture.base, mixture.weights, log_normalizers=[1.0])
+    prepared._kept = {"log_normalizers": np.ones(1)}
+    ndpp.save(prepared, tmp_path / "wrong.safetensors")
+    with pytest.raises(ModelFileError, match="log_normalizers should be"):
+        ndpp.load(tmp_path / "wrong.safetensors")
 
 
 def test_kernels_without_background_can_be_mixed():

@@ -45,10 +45,6 @@ SUBSTITUTE_LIFT = 4.0
 """The largest lift of substitutes."""
 MIN_CORRELATION = 1e-12
 """Smaller correlations are rounding errors."""
-ROUNDED = 1e-9
-"""By how much bounds may be exceeded because of rounding."""
-FIRST = 64
-"""Items that seem best, by whose correlations others are judged."""
 CHUNK_PAIRS = 2_000_000
 """Number of pairs in memory at a time."""
 
@@ -73,7 +69,7 @@ def related(model: object, item: Item, *, n: int = 10, popular: int | None = Non
     if own.popularity[a] == 0:
         raise ZeroProbabilityError(f"item {own.names([a])[0]!r} never occurs, so it has no complements or substitutes")
     others = _occurring(own, popular)
-    found = _strongest(own, np.array([a]), np.r_[a, _contenders(own, a, others[others != a], n)], n)
+    found = _strongest(own, np.array([a]), np.r_[a, others[others != a]], n)
     return Related(
         own.names([a], ids=ids)[0], min(float(own.popularity[a]), 1.0), *_relations(own, [found], n, ids=ids)
     )
@@ -118,47 +114,31 @@ class PairsOfKind(NamedTuple):
         return PairsOfKind(self.first[order], self.second[order], self.together[order], self.correlation[order])
 
 
-def _contenders(own: Prepared, a: int, others: IntArray, n: int) -> IntArray:
-    """Return those of the items that may be among the n best of a kind, as far as bounds of their ties tell."""
-    block, bounds = np.array([a]), own.law.covariance_bounds(a, others) if len(others) > FIRST else None
-    if bounds is None:
-        return others
-    middle = (bounds[0] + bounds[1]) / 2
-    hopes, guesses = (np.abs(_correlations(own, block, others, *ties)[1])[:, 0] for ties in (bounds, (middle, middle)))
-    first = np.unique(np.argpartition(-guesses, FIRST, axis=1)[:, :FIRST])
-    ties = own.law.mean_covariances(block, others[first])
-    sure = np.abs(_correlations(own, block, others[first], ties, ties)[1])[:, 0]
-    least = np.sort(sure, axis=1)[:, -min(n, sure.shape[1])].clip(MIN_CORRELATION)
-    return others[(hopes >= (1 - ROUNDED) * least[:, None]).any(axis=0)]
-
-
-def _correlations(
-    own: Prepared, block: IntArray, others: IntArray, low: FloatArray, high: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def _correlations(own: Prepared, block: IntArray, others: IntArray, ties: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return P(a, b) of all pairs, and the correlations by which complements and substitutes are ordered, 0 for other pairs.
 
-    ``low`` and ``high`` are what ties make of the covariances, or bounds of that: then correlations are the most that they can be.
+    ``ties`` are what ties make of the covariances.
     """
     p, weighted = own.popularity, own.pair_weights[:, None] * own.inclusions[:, block]
     # A copy of many columns takes longer than the product.
     few = (8 if len(block) == 1 else 2) * len(others) < own.law.n_items
     expected = weighted.T @ own.inclusions[:, others] if few else (weighted.T @ own.inclusions)[:, others]
-    together, least = (np.maximum(expected + ties, 0.0) for ties in (high, low))
-    low, apart = np.maximum(low, -(1 + ROUNDED) * expected), np.outer(p[block], p[others])
+    ties = np.maximum(ties, -expected)
+    together, apart = expected + ties, np.outer(p[block], p[others])
     by_sizes = apart * np.maximum(np.outer(own.crowd[block], own.crowd[others]), 1.0)
     spread = np.sqrt(np.maximum(p * (1 - p), 0.0))
     scale = np.outer(spread[block], spread[others])
     same = np.sqrt(np.outer(own.recurrence[block], own.recurrence[others]))
     attract = together >= COMPLEMENT_LIFT * by_sizes
-    avoid = (least <= (1 - MISSING) * expected) & (-low >= ALIKE * same) & (least <= SUBSTITUTE_LIFT * apart)
+    avoid = (together <= (1 - MISSING) * expected) & (-ties >= ALIKE * same) & (together <= SUBSTITUTE_LIFT * apart)
     pairs = np.stack([attract, avoid]) & (scale > 0)
-    return together, np.divide([together - by_sizes, low], scale, out=np.zeros(pairs.shape), where=pairs)
+    return together, np.divide([together - by_sizes, ties], scale, out=np.zeros(pairs.shape), where=pairs)
 
 
 def _strongest(own: Prepared, block: IntArray, others: IntArray, n: int) -> tuple[PairsOfKind, PairsOfKind]:
     """Return n complements and n substitutes: pairs of an item of ``block`` and a later one of ``others``, which begins with the block."""
     ties = own.law.mean_covariances(block, others)
-    together, correlations = _correlations(own, block, others, ties, ties)
+    together, correlations = _correlations(own, block, others, ties)
     rows, columns = np.triu_indices(len(block), 1, len(others))  # each pair once
     found = []
     for correlation in correlations[:, rows, columns]:

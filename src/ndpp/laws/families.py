@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Which
 from ndpp._validation import check_matrix, check_odds, owned
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels
@@ -110,9 +110,6 @@ class FamilyMixture(SharedTies):
         """Return the same mixture over a catalogue of as many items."""
         return self._again(catalogue=catalogue)
 
-    def _over(self, base: LowRankKernel) -> FamilyMixture:
-        return self._again(base=base, _kept={})
-
     def _arrays(self) -> dict[str, Any]:
         patterns = self.patterns
         own = {"item_odds": patterns.odds, "families": patterns.families, "states": patterns.states}
@@ -149,7 +146,7 @@ class FamilyMixture(SharedTies):
         slots = self.patterns.slots[rows]
         return np.asarray(np.where(self._by_state[slots, c] > 0, self._state_sizes[slots], 0).max(axis=1, initial=0))
 
-    def _largest_of(self, slots: IntArray, allowed: Any) -> IntArray:
+    def _largest_of(self, slots: IntArray, allowed: bool | BoolArray) -> IntArray:
         """Return the number of items of the largest state of families in each component, of those that are allowed; shape (families, C)."""
         counts = np.where(allowed, self._state_sizes[slots], 0)[:, :, None]
         return np.asarray(np.where(self._by_state[slots] > 0, counts, 0).max(axis=1, initial=0))
@@ -194,28 +191,22 @@ class FamilyMixture(SharedTies):
 
         return Parts(at, lambda size: np.zeros(len(self.weights)))
 
-    def log_normalizers(self, log_tilt: Any = 0.0) -> FloatArray:
-        """Return log Z_c of every component with item odds ρ_c r, ρ = 1 if not given."""
-        if np.ndim(log_tilt) == 0:
-            return self.touched.log_normalizers()
-        touched = self.tilted(log_tilt)
-        det = touched.log_normalizers() - np.log1p(touched.odds).sum(axis=1)
-        return np.asarray(det + self._log_touched(log_tilt).sum(axis=1))
+    def log_normalizers(self) -> FloatArray:
+        """Return log Z_c of every component."""
+        return self.touched.log_normalizers()
 
     @of_components
     def touched(self) -> TiedMixture:
         """The distribution of the families that a set touches."""
         found = self.tilted(0.0)
-        return found._keeping(self._kept) if self._kept else found
+        return found._keeping(self._kept) if self._is_prepared else found
 
-    def tilted(self, log_tilt: Any, which: Any = slice(None)) -> TiedMixture:
-        """Return :attr:`touched` with item odds ρ r, one ρ for all components or one for each; of some components, with equal weights."""
-        odds = np.expm1(self._log_touched(log_tilt, which).clip(0.0, MOST_LOG))
-        if len(odds) < len(self.weights):
-            return TiedMixture(odds, self.base, np.full(len(odds), 1 / len(odds)))
+    def tilted(self, log_tilt: float | FloatArray) -> TiedMixture:
+        """Return :attr:`touched` with item odds ρ r, one ρ for all components or one for each."""
+        odds = np.expm1(self._log_touched(log_tilt).clip(0.0, MOST_LOG))
         return TiedMixture(odds, self.base, self.weights, names=self.names)
 
-    def _log_touched(self, log_tilt: Any, which: Any = slice(None)) -> FloatArray:
+    def _log_touched(self, log_tilt: float | FloatArray, which: Which = slice(None)) -> FloatArray:
         """Return log(1 + o_cg) of some components with item odds ρ r, shape (components, F)."""
         some, at = np.unique(np.reshape(log_tilt, -1), return_inverse=True)  # many components share theirs
         slots, logs = self.patterns.slots, self.patterns.log_totals_at(np.exp(some))
@@ -232,18 +223,9 @@ class FamilyMixture(SharedTies):
         own = np.vstack([logs, np.zeros((1, len(some)))])[slots]
         return np.asarray(touch_weights(own[:, :, at] if len(some) > 1 else own, self._by_state[:, which][slots])[0].T)
 
-    def log_rows(self, log_tilt: Any) -> FloatArray:
+    def log_rows(self, log_tilt: float | FloatArray) -> FloatArray:
         """Return log(1 + o) of all families."""
         return self._log_touched(log_tilt)
-
-    @property
-    def lone_odds(self) -> FloatArray:
-        """Σ_s a_cs Σ_i r_is of all families."""
-        by_family = sparse.csr_array(
-            (np.ones(self.n_items), (np.arange(self.n_items), self.patterns.families)),
-            shape=(self.n_items, self.base.n_items),
-        )
-        return np.asarray(self.odds_alone @ by_family)
 
     def _blocks(self, n_pairs: int) -> list[slice]:
         step = max(1, BLOCK_ENTRIES // len(self.odds) // self.patterns.odds.shape[1])
@@ -344,7 +326,7 @@ class FamilyMixture(SharedTies):
         patterns = self.patterns
         return self._over_states(self._totals[patterns.slots[patterns.families]] * patterns.odds / (1 + patterns.odds))
 
-    def masses(self, components: Any = slice(None)) -> FloatArray:
+    def masses(self, components: Which = slice(None)) -> FloatArray:
         """Return Σ_s a_cs θ_is Π (1 + r_js) over the states of the family of each item."""
         return np.asarray(self._item_mass[components])
 

@@ -239,10 +239,6 @@ class Hooks(ABC):
             out[i, j] = self._free_weights @ (both - each[:, a] * each[:, b])
         return out
 
-    def covariance_bounds(self, item: int, others: IntArray) -> tuple[FloatArray, FloatArray] | None:
-        """Return lower and upper bounds of ``mean_covariances([item], others)`` if these take far less time, None if not."""
-        return None
-
     @property
     def _scoring(self) -> Scoring:
         """How items are scored, for a basket and in greedy runs: from probabilities, where there is no faster way."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ndpp._types import AnyArray, FloatArray, IntArray, Items
+from ndpp._types import FloatArray, IntArray, Items, NumberArray, RealArray
 from ndpp._validation import check_items, check_matrix, frozen, plain_array
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels
@@ -218,7 +218,7 @@ class LowRankKernel(WeighedSets):
                 argument="expected_size",
             )
         known = self.coordinates.eigenvalues
-        values: AnyArray = np.linalg.eigvals(self.coordinates.B) if known is None else known
+        values: NumberArray = np.linalg.eigvals(self.coordinates.B) if known is None else known
         odds = np.concatenate([self.odds[self.odds > 0], values])
         log_c = tilt_to_size(odds, float(expected_size))
         if self.background is None and not self.nonempty:
@@ -273,10 +273,6 @@ class LowRankKernel(WeighedSets):
     def components(self) -> tuple[LowRankKernel]:
         """The kernel itself."""
         return (self,)
-
-    @property
-    def _plain_components(self) -> tuple[LowRankKernel]:
-        return (self.with_empty(),)
 
     def log_normalizers(self) -> FloatArray:
         """Return log det(I + L), as an array."""
@@ -437,7 +433,7 @@ class LowRankKernel(WeighedSets):
         return self._with(W, others, magnitudes, X=X if isinstance(self.X, Rows) else X.read())
 
 
-def _is_valid(X: AnyArray, W: AnyArray | None, is_definite: bool) -> bool:
+def _is_valid(X: RealArray, W: RealArray | None, is_definite: bool) -> bool:
     """Return whether X W Xᵀ is certainly a kernel: W + Wᵀ is positive semidefinite, and no entry is near the limits of double precision.
 
     What is not certain is found out in orthonormal coordinates. Others wait for these until something needs them.

@@ -18,7 +18,7 @@ from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_matrix, check_odds, frozen
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels
-from ndpp.errors import InvalidInputError, NoConditionalKernelError, ZeroProbabilityError
+from ndpp.errors import InvalidInputError, NoConditionalKernelError
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.changes import Alike
 from ndpp.laws.frame import Frame, of_components
@@ -236,11 +236,9 @@ class Mixture(Law):
 
     def only(self, components: Sequence[int]) -> Mixture:
         """Return the distribution given that the component is one of these."""
-        weights = np.zeros(len(self.weights))
-        weights[list(components)] = self.weights[list(components)] if len(components) > 1 else 1.0
-        if not weights.any():
-            raise ZeroProbabilityError("these components have probability zero")
-        return self._weighed(weights / weights.sum())
+        weights = self.ask(mission=components).weights
+        assert weights is not None
+        return self._weighed(weights)
 
     def _condition(self, ids: IntArray) -> Mixture:
         """Return the components conditioned, with weights P(c | ids ⊆ S)."""

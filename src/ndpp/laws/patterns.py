@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import log1p  # NumPy's is inaccurate for small complex numbers
 
-from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray
+from ndpp._types import BoolArray, FloatArray, IntArray, NumberArray
 from ndpp._validation import check_odds, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
@@ -126,7 +126,7 @@ class Patterns:
         """Log of Π (1 + r_is) over the items of each state, shape (M,)."""
         return np.asarray(self.log_totals_at(np.ones(1))[:, 0])
 
-    def log_totals_at(self, z: AnyArray) -> AnyArray:
+    def log_totals_at(self, z: NumberArray) -> NumberArray:
         """Return log Π (1 + z r_is) over the items of each state, shape (M, len(z)), up to multiples of 2πi; for z (n, m), z_i, (M, m)."""
         sums, item, column = self.of_states
         odds = self.odds[item, column, None] * (z if z.ndim == 1 else z[item])
@@ -185,7 +185,7 @@ def scaled(logs: FloatArray) -> FloatArray:
     return np.exp(logs - np.where(top > -np.inf, top, 0.0))
 
 
-def touch_weights(log_products: AnyArray, state_odds: FloatArray) -> tuple[AnyArray, AnyArray]:
+def touch_weights(log_products: NumberArray, state_odds: FloatArray) -> tuple[NumberArray, NumberArray]:
     """Return log(1 + o), up to multiples of 2πi, and 1 / (1 + o) of families with o = Σ_s a_s (Π_i (1 + r_is) − 1), shape (families, m).
 
     Both arguments have the shape (families, K, m), or 1 for m. Large products are kept in units of exp(``top``).
@@ -212,13 +212,13 @@ class FamilyGroups(NamedTuple):
     rho: float
     rows: FloatArray
     families: IntArray
-    kept: dict[bytes, AnyArray]
+    kept: dict[bytes, NumberArray]
 
     def take(self, which: IntArray) -> FamilyGroups:
         """Return some of the families."""
         return self._replace(rows=self.rows[which], families=self.families[which])
 
-    def _log_products(self, z: AnyArray) -> AnyArray:
+    def _log_products(self, z: NumberArray) -> NumberArray:
         """Return log Π (1 + z ρ r) of all states, shape (M + 1, m), and 0 for slots without one."""
         key = z.tobytes()
         if key not in self.kept:
@@ -226,13 +226,13 @@ class FamilyGroups(NamedTuple):
             self.kept[key] = np.vstack([logs, np.zeros((1, logs.shape[1]))])
         return self.kept[key]
 
-    def weights(self, z: AnyArray) -> tuple[AnyArray, AnyArray]:
+    def weights(self, z: NumberArray) -> tuple[NumberArray, NumberArray]:
         """Return log(1 + o), up to multiples of 2πi, and 1 / (1 + o) of the families, shape (families, m)."""
         slots = self.patterns.slots[self.families]
         own = self._log_products(z)[slots]  # (families, K, m)
         return touch_weights(own, np.append(self.state_odds, 0.0)[slots][:, :, None])
 
-    def values(self, z: AnyArray) -> tuple[AnyArray, AnyArray]:
+    def values(self, z: NumberArray) -> tuple[NumberArray, NumberArray]:
         """Return log f(z) and u(z)."""
         logs, rest = self.weights(z)
         logs_before, rest_before = self.weights(np.ones(1))
@@ -259,13 +259,13 @@ class FamilyGroups(NamedTuple):
         """The number of items of the catalogue."""
         return len(self.patterns.odds)
 
-    def inclusions(self, z: AnyArray, weights: AnyArray, inner: AnyArray) -> FloatArray:
-        """Return Σ_z w P_z(i ∈ S) of all items of the catalogue."""
+    def inclusions(self, z: NumberArray, weights: NumberArray, inner: NumberArray) -> FloatArray:
+        """Return Σ_z w P_z(i ∈ S) of all items of the catalogue; z may be that of each item, shape (n, m)."""
         items = np.arange(self.n_items)
         parts = (slice(start, start + CHUNK) for start in range(0, len(inner), CHUNK))
         return np.asarray(sum((self.chances(z[..., part], inner[part], items) @ weights[part]).real for part in parts))
 
-    def chances(self, z: AnyArray, inner: AnyArray, items: IntArray) -> AnyArray:
+    def chances(self, z: NumberArray, inner: NumberArray, items: IntArray) -> NumberArray:
         """Return P_z(i ∈ S) of some items of the catalogue; z may be that of each item, shape (n, m)."""
         patterns, out = self.patterns, np.zeros((len(items), len(inner)), complex)
         families, at = np.unique(patterns.families[items], return_inverse=True)
@@ -280,10 +280,6 @@ class FamilyGroups(NamedTuple):
         mass = self.state_odds[state, None] * np.exp(self._log_products(z)[state] - logs[at[row]])
         np.add.at(out, row, mass * odds / (1 + odds) * ties[at[row]])
         return out
-
-    def plain_inclusions(self, z: AnyArray, weights: AnyArray, inner: AnyArray) -> FloatArray:
-        """Return the same; z may be that of each item, shape (n, m)."""
-        return self.inclusions(z, weights, inner)
 
     def moved(self, items: BoolArray) -> BoolArray:
         """Return which families have one of these items."""

@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+from scipy import sparse
 
-from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._types import AnyArray, FloatArray, IntArray, Which
 from ndpp._validation import clip_probabilities, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
@@ -30,11 +31,17 @@ from ndpp.linalg.tilts import solve_each
 KEPT = "marginals", "log_touched", "rounding", "size_moments"
 """N_c, log Z_c and its rounding error of the rows that sets touch, and the moments of sizes: what a file may keep."""
 
+NORMALIZERS = "log_normalizers"
+"""log Z_c alone: what a file keeps at least of a mixture whose rows are items."""
+
 FEATURES = "feature_ties", "feature_log_odds"
 """What a file has of :class:`~ndpp.laws.changes.FeatureMap`."""
 
 MOST_LOG = 600.0
 """Largest logarithm of odds; beyond it, an item or a family is in for certain."""
+
+BLOCK_ITEMS = 256
+"""Items whose covariances with another are computed at a time, in the cache."""
 
 
 class Components(Sequence[Any]):
@@ -61,13 +68,12 @@ class SharedTies(Mixture):
     patterns: Patterns | None = None
     """Which items of a row come together; None if every row is an item."""
     _kept: Mapping[str, FloatArray] = {}
-    """What was computed before, by the names of ``KEPT``."""
-    _last_sides: tuple[int, FloatArray] = (-1, np.empty(0))
+    """What was computed before, by the names of ``KEPT`` and ``NORMALIZERS``."""
 
     @property
     def format_version(self) -> int:  # type: ignore[override]
         """The first version of the file format that holds such a mixture."""
-        return 7 if self.features is not None else 5 if self._kept else 3
+        return 7 if self.features is not None else 5 if self._is_prepared else 3
 
     def facts(self) -> dict[str, Any]:
         """Return what its file says of it."""
@@ -82,6 +88,11 @@ class SharedTies(Mixture):
         moments = self.size_moments(np.zeros(C), np.arange(C))
         return self._keeping(dict(zip(KEPT, (state.N, state.log_z, state.errors, np.stack(moments)))))
 
+    @property
+    def _is_prepared(self) -> bool:
+        """Whether the file keeps all of ``KEPT``."""
+        return KEPT[0] in self._kept
+
     @abstractmethod
     def _only_items(self, keep: IntArray) -> Self:
         """Return the components over the items ``keep`` alone, in any frame."""
@@ -90,23 +101,25 @@ class SharedTies(Mixture):
     def _tilt(self, ids: IntArray, factors: FloatArray | None) -> Self:
         """Return the components with tilted odds, in any frame."""
 
-    @abstractmethod
     def _over(self, base: LowRankKernel) -> Self:
         """Return the same odds over other ties."""
+        return self._again(base=base, _kept={})
 
     def _keeping(self, kept: Mapping[str, FloatArray]) -> Self:
-        """Return the same mixture, whose file keeps what was computed before."""
-        return self._again(_kept=kept)
+        """Return the same mixture, whose file keeps this, too, of what was computed before."""
+        return self._again(_kept={**self._kept, **kept})
 
     def _keep(self, arrays: dict[str, Any]) -> Self:
         """Return the same mixture with what a file has of what was computed before, and of features."""
-        made = self
-        if found := {name: arrays[name] for name in KEPT if name in arrays}:
-            C, r = len(self.odds), self.base.rank
-            for name, shape in zip(KEPT, ((C, r, r), (C,), (C,), (4, C))):
-                if name not in found or found[name].shape != shape or not np.isfinite(found[name]).all():
-                    raise InvalidInputError(f"{name} should be {shape} finite numbers; prepare the model again")
-            made = self._keeping({name: frozen(np.asarray(array, np.float64)) for name, array in found.items()})
+        C, known = len(self.odds), dict[str, tuple[int, ...]]()
+        if any(name in arrays for name in KEPT):
+            known |= dict(zip(KEPT, ((C, self.base.rank, self.base.rank), (C,), (C,), (4, C))))
+        if NORMALIZERS in arrays:
+            known[NORMALIZERS] = (C,)
+        for name, shape in known.items():
+            if name not in arrays or arrays[name].shape != shape or not np.isfinite(arrays[name]).all():
+                raise InvalidInputError(f"{name} should be {shape} finite numbers; prepare the model again")
+        made = self._keeping({name: frozen(np.asarray(arrays[name], np.float64)) for name in known})
         if any(name in arrays for name in FEATURES):
             ties, log_odds = (np.atleast_2d(arrays.get(name, 0.0)) for name in FEATURES)
             shapes = (len(ties), self.base.X.shape[1]), (len(ties) + 1, len(self.odds))
@@ -118,9 +131,6 @@ class SharedTies(Mixture):
     def with_features(self, features: FeatureMap) -> Self:
         """Return the same mixture with what features of items say about new ones."""
         return self.framed(self.frame._replace(features=features))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_last_sides"}
 
     @property
     def _as_ties(self) -> SharedTies:
@@ -144,10 +154,6 @@ class SharedTies(Mixture):
         """Return the components given items as parts."""
 
     @abstractmethod
-    def log_normalizers(self, log_tilt: float | FloatArray = 0.0) -> FloatArray:
-        """Return log Z_c of every component with the odds of items times ρ_c, ρ = 1 if not given."""
-
-    @abstractmethod
     def single(self, c: int) -> Law:
         """Return component c."""
 
@@ -158,7 +164,7 @@ class SharedTies(Mixture):
     # -- other items -----------------------------------------------------------------------------------------------------------
 
     def _as_ready(self, made: Self) -> Self:
-        return made.prepared() if self._kept else made
+        return made.prepared() if self._is_prepared else made
 
     def _inclusions_of(self, ids: IntArray) -> FloatArray:
         if "inclusion_table" in vars(self):
@@ -210,20 +216,22 @@ class SharedTies(Mixture):
 
     def _beside(self, made: Self, odds: FloatArray) -> Self:
         """Take over what was computed before, for components with new items of these odds (C, m), which have no ties."""
-        state = self.touched._state if self._kept or "_state" in vars(self.touched) else None
+        growth = np.log1p(odds).sum(axis=1)
+        if NORMALIZERS in self._kept:
+            made = made._keeping({NORMALIZERS: frozen(self._kept[NORMALIZERS] + growth)})
+        state = self.touched._state if self._is_prepared or "_state" in vars(self.touched) else None
         if state is None:
             return made
         before, now = (one.base.coordinates.to_q for one in (self, made))
         if before.shape != now.shape or not np.allclose(
             now, before, rtol=1e-9, atol=1e-9 * np.abs(before).max(initial=0.0)
         ):
-            return made.prepared() if self._kept else made
-        p, log_z = odds / (1 + odds), state.log_z + np.log1p(odds).sum(axis=1)
-        if self._kept:
-            moments = np.array(self._kept["size_moments"])
+            return self._as_ready(made)
+        if self._is_prepared:
+            p, moments = odds / (1 + odds), np.array(self._kept["size_moments"])
             moments[:2] += p.sum(axis=1), (p * (1 - p)).sum(axis=1)
-            return made._keeping(dict(zip(KEPT, (state.N, log_z, state.errors, moments))))
-        made.touched._known["_state"] = state._replace(log_z=log_z)
+            return made._keeping(dict(zip(KEPT, (state.N, state.log_z + growth, state.errors, moments))))
+        made.touched._known["_state"] = state._replace(log_z=state.log_z + growth)
         return made
 
     def _tilted_near(self, ids: IntArray, factors: FloatArray, *, keeps_sets: bool = True) -> tuple[Self, IntArray]:
@@ -257,7 +265,7 @@ class SharedTies(Mixture):
     # -- hooks: every item has a row of ties of its own, unless a subclass has items share them ---------------------------------
 
     @abstractmethod
-    def _with_new(self, odds: FloatArray) -> Any:
+    def _with_new(self, odds: FloatArray) -> Self:
         """Return the mixture with new items without ties, given by their odds (C, m)."""
 
     @property
@@ -271,8 +279,8 @@ class SharedTies(Mixture):
         return np.asarray(self.odds).T
 
     @abstractmethod
-    def tilted(self, log_tilt: Any, which: Any = slice(None)) -> Any:
-        """Return :attr:`touched` of some components with the odds of items times ρ, one for all or one for each."""
+    def tilted(self, log_tilt: float | FloatArray) -> Any:
+        """Return :attr:`touched` with the odds of items times ρ, one for all components or one for each."""
 
     @of_components
     def row_of(self) -> IntArray | None:
@@ -285,7 +293,7 @@ class SharedTies(Mixture):
         """Return the rows that baskets J touch, as baskets, and log P_c(J ⊆ S | these rows are touched)."""
         return baskets, 0.0
 
-    def masses(self, components: Any = slice(None)) -> FloatArray:
+    def masses(self, components: Which = slice(None)) -> FloatArray:
         """Return the weight of the sets of its row that contain an item, relative to none of the row, shape (C, n_items)."""
         odds = np.asarray(self.odds[components], np.float64)
         return odds if self.row_of is None else np.where(self.base.can_occur(np.arange(self.n_items)), odds, 0.0)
@@ -306,15 +314,17 @@ class SharedTies(Mixture):
         """Return baskets J, items a whose row they touch, and P(a ∈ S | J ⊆ S), or with ``whole`` P(J ∪ a) / P(J), from P(c | J)."""
         return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
 
-    def log_rows(self, log_tilt: Any) -> FloatArray:
+    def log_rows(self, log_tilt: float | FloatArray) -> FloatArray:
         """Return log(1 + o) of all rows in all components, with the odds of items times ρ_c; shape (C, rows)."""
         return np.asarray(np.log1p(self.touched.tilted_odds(log_tilt)))
 
     @property
     def lone_odds(self) -> FloatArray:
         """The weight of exactly one item of a row in each component, shape (C, rows)."""
-        found: FloatArray = self.touched.tilted_odds(0.0)
-        return found
+        if self.row_of is None:
+            return self.odds_alone
+        of_rows = np.ones(self.n_items), (np.arange(self.n_items), self.row_of)
+        return np.asarray(self.odds_alone @ sparse.csr_array(of_rows, shape=(self.n_items, self.base.n_rows)))
 
     def by_item(self, values: FloatArray) -> FloatArray:
         """Return values of items (…, n_items) from those of rows."""
@@ -369,39 +379,14 @@ class SharedTies(Mixture):
         return out
 
     def _covariances_with(self, item: int, others: IntArray) -> FloatArray:
-        rows, at = (others, None) if self.row_of is None else np.unique(self.row_of[others], return_inverse=True)
-        x, (left, right), slopes = self.base.q_rows(rows), self._sides(item), self.slope_table
-        forms = x @ left.T
-        forms *= x @ right.T
-        forms = forms if at is None else forms[at]
-        forms *= slopes[others]
-        return np.asarray(-(forms @ (self._free_weights * slopes[item])))
-
-    def _sides(self, item: int) -> FloatArray:
-        """Return N_cᵀ x_a and N_c x_a of an item a, shape (2, C, r); those of the last one are kept."""
-        last = self._last_sides  # another thread may replace it
-        if last[0] != item:
-            row = item if self.row_of is None else self.row_of[item]
-            q, N = self.base.q_rows(np.array([row]))[0], self.touched._state.N
-            last = self._last_sides = item, np.stack([q @ N, N @ q])
-        return last[1]
-
-    def covariance_bounds(self, item: int, others: IntArray) -> tuple[FloatArray, FloatArray] | None:
-        """Return bounds of :meth:`mean_covariances` that take far less time, None where there are none.
-
-        The sum over c of d_c (x_bᵀ l_c)(x_bᵀ r_c) is that with the means of l and r, up to the distances of l_c and r_c from them.
-        """
-        if self.row_of is not None:
-            return None
-        x, sides, slopes = self.base.q_rows(others), self._sides(item), self.slope_table
-        d = self._free_weights * slopes[item]
-        mean = d @ sides / (d.sum() or 1.0)
-        (left, right), (far_left, far_right) = mean @ x.T, np.linalg.norm(sides - mean[:, None], axis=2)
-        factors = d * np.stack([np.ones(len(d)), far_right, far_left, far_left * far_right])
-        total, *errors = (slopes @ factors.T)[others].T
-        norm = np.linalg.norm(x, axis=1)
-        error = norm * (np.abs(left) * errors[0] + np.abs(right) * errors[1] + norm * errors[2])
-        return -left * right * total - error, -left * right * total + error
+        at = np.append(item, others) if self.row_of is None else self.row_of[np.append(item, others)]
+        (q,), N, slopes, out = self.base.q_rows(at[:1]), self.touched._state.N, self.slope_table, np.empty(len(others))
+        left, right = (self._free_weights * slopes[item])[:, None] * (q @ N), N @ q
+        for start in range(0, len(others), BLOCK_ITEMS):
+            part = slice(start, start + BLOCK_ITEMS)
+            x = self.base.q_rows(at[1:][part])
+            out[part] = -((x @ left.T) * (x @ right.T) * slopes[others[part]]).sum(axis=1)
+        return out
 
     # -- sizes -----------------------------------------------------------------------------------------------------------------
 
@@ -417,7 +402,7 @@ class SharedTies(Mixture):
 
         Σ p q qᵀ under ρ is taken for a multiple of that under ρ = 1, and what ties add to an item for the same as to all others.
         """
-        if self._kept and not np.any(log_tilt):
+        if self._is_prepared and not np.any(log_tilt):
             return tuple(self._kept["size_moments"][:, which])
         ties, tiny, sums = self.touched, np.finfo(float).tiny, np.zeros((4, len(which)))
         for Q, p, mean, variance in self._untied(log_tilt, which):
@@ -456,12 +441,5 @@ class SharedTies(Mixture):
         """Return the largest number of items in addition to the given ones in each component."""
         return self.largest - len(ids)
 
-    @of_components
-    def _sizes(self) -> FloatArray:
-        return Law._sizes.compute(self)
-
-    def _joint_sizes(self, ids: IntArray) -> FloatArray:
-        return Law._joint_sizes(self, ids)
-
-    def _log_whole_of(self, ids: IntArray) -> FloatArray:
-        return Law._log_whole_of(self, ids)  # all components at once, and not one by one
+    # All components at once, and not one by one.
+    _sizes, _joint_sizes, _log_whole_of = Law._sizes, Law._joint_sizes, Law._log_whole_of

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Items
+from ndpp._types import BoolArray, FloatArray, IntArray, Items, RealArray
 from ndpp._validation import check_items, check_matrix, frozen
 from ndpp.errors import InvalidInputError, RowsUnavailableError, ZeroProbabilityError
 from ndpp.laws.frame import of_components
@@ -38,7 +38,7 @@ class ItemRows(Law):
     Q spans the rows x_i / √(1 + δ_i): those of T, the items of a sample that come together. Without a background δ it spans X.
     """
 
-    X: AnyArray | Rows
+    X: RealArray | Rows
     W: FloatArray
     background: FloatArray | None
     _allowed: IntArray | None  # None: all items; saves an array of 8 n bytes
@@ -90,12 +90,12 @@ class ItemRows(Law):
         return self.background if self._allowed is None else self.background[self._allowed]
 
     @of_components
-    def _scaled(self) -> AnyArray | Rows:
+    def _scaled(self) -> RealArray | Rows:
         """The rows x_i / √(1 + δ_i)."""
         return self.X if self.background is None else Multiplied(self.X, 1 / np.sqrt(1 + self.background))
 
     @of_components
-    def _factor(self) -> AnyArray | Rows:
+    def _factor(self) -> RealArray | Rows:
         """These rows on the support."""
         source, ids = self._scaled, self._allowed
         if ids is None:
@@ -178,7 +178,7 @@ class ItemRows(Law):
             noise[small] = np.abs(x) @ coords.blur * largest / norms[small]
         return noise
 
-    def x_blocks(self) -> Iterator[tuple[slice, AnyArray]]:
+    def x_blocks(self) -> Iterator[tuple[slice, RealArray]]:
         """Yield the rows that Q spans in blocks."""
         factor = self._factor
         if isinstance(factor, Rows):
@@ -231,16 +231,16 @@ class ItemRows(Law):
         )
 
 
-def take(source: AnyArray | Rows, ids: IntArray) -> FloatArray:
+def take(source: RealArray | Rows, ids: IntArray) -> FloatArray:
     """Return rows of X in double precision."""
     return np.asarray(source.take(ids) if isinstance(source, Rows) else source[ids], np.float64)
 
 
-def _times(vectors: FloatArray, part: AnyArray) -> FloatArray:
+def _times(vectors: FloatArray, part: RealArray) -> FloatArray:
     return np.asarray(part, np.float64) @ vectors
 
 
-def _of_q(function: Callable[[FloatArray], FloatArray], to_q: FloatArray, part: AnyArray) -> FloatArray:
+def _of_q(function: Callable[[FloatArray], FloatArray], to_q: FloatArray, part: RealArray) -> FloatArray:
     return function(_times(to_q, part))
 
 

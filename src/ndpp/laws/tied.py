@@ -19,10 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ndpp._stop import look
-from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._types import AnyArray, FloatArray, IntArray, Which
 from ndpp._validation import check_matrix, check_odds, frozen, owned
 from ndpp.baskets import Baskets
-from ndpp.errors import InvalidInputError
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.frame import ONE, of_components
 from ndpp.laws.header import ModelHeader
@@ -32,7 +31,7 @@ from ndpp.laws.mixture import checked_frame
 from ndpp.laws.mixture_scoring import TiedScoring
 from ndpp.laws.part import Part, Parts
 from ndpp.laws.precision import FREE, say_precision
-from ndpp.laws.shared import FEATURES, KEPT, SharedTies
+from ndpp.laws.shared import FEATURES, KEPT, NORMALIZERS, SharedTies
 from ndpp.linalg.scaling import EPS, inverses, rounding_of
 from ndpp.linalg.sizes import Coins
 from ndpp.rows.scaled import Multiplied
@@ -63,54 +62,34 @@ class TiedMixture(SharedTies):
         Popularity of each item in each component.
     base : LowRankKernel
         The kernel I + X W Xᵀ: the ties, with an odds of one for every item.
-    known : (C,) array, optional
-        log Z_c of each component, if they were computed before; see :meth:`normalized`.
     """
 
     parametrisation = "tied"
-    _fields = "odds", "base", "_kept", "known", "catalogue", "frame"
-    stored = {"X", "W", "odds", "component_weights"}, {"support", "weights", "log_normalizers", *KEPT, *FEATURES}
+    _fields = "odds", "base", "_kept", "catalogue", "frame"
+    stored = {"X", "W", "odds", "component_weights"}, {"support", "weights", NORMALIZERS, *KEPT, *FEATURES}
 
-    def __init__(
-        self,
-        odds: Any,
-        base: LowRankKernel,
-        weights: Any,
-        *,
-        names: Sequence[str] | None = None,
-        log_normalizers: Any = None,
-    ) -> None:
+    def __init__(self, odds: Any, base: LowRankKernel, weights: Any, *, names: Sequence[str] | None = None) -> None:
         odds = check_matrix(odds, "odds", shape=(None, base.n_items))
-        known = None if log_normalizers is None else frozen(np.asarray(log_normalizers, np.float64))
-        if known is not None and known.shape != (len(odds),):
-            raise InvalidInputError(f"expected {len(odds)} normalizers, one per component; got {known.shape}")
         self.odds, self.base, self.catalogue, self._known = owned(odds), base, base.catalogue, {}
-        self.frame, self._kept, self.known = checked_frame(weights, len(odds), names), {}, known
+        self.frame, self._kept = checked_frame(weights, len(odds), names), {}
 
     def named(self, catalogue: Catalogue) -> TiedMixture:
         """Return the same mixture over a catalogue of as many items."""
         return self._again(base=self.base.named(catalogue), catalogue=catalogue, _known=self._known)
 
-    def _over(self, base: LowRankKernel) -> TiedMixture:
-        return self._again(base=base, _kept={}, known=None)
-
-    def _arrays(self) -> dict[str, Any]:
-        return super()._arrays() | {"log_normalizers": self.known}
-
     @classmethod
     def _from_arrays(cls, arrays: dict[str, Any], header: ModelHeader) -> TiedMixture:
         base = LowRankKernel._from_arrays({**arrays, "background": np.ones(header.n_items)}, header)
         odds = check_odds(arrays["odds"], "odds", of=("component", "item"))
-        options = {"names": header.names, "log_normalizers": arrays.get("log_normalizers")}
-        return cls(odds, base, arrays["component_weights"], **options)._keep(arrays)
+        return cls(odds, base, arrays["component_weights"], names=header.names)._keep(arrays)
 
     def normalized(self) -> TiedMixture:
         """Return the same mixture with log Z_c at hand. Files keep them, so that scores need not wait for them. O(C n r²)."""
-        return self._with_normalizers(self.log_normalizers())
+        return self._again(_kept={**self._kept, NORMALIZERS: frozen(self.log_normalizers())}, _known=self._known)
 
-    def single(self, c: int, log_tilt: float = 0.0) -> LowRankKernel:
-        """Return the kernel ρL of component c, which shares X with the others. Its coordinates are computed when they are needed."""
-        odds, base = np.exp(log_tilt) * np.asarray(self.odds[c], np.float64), self.base
+    def single(self, c: int) -> LowRankKernel:
+        """Return the kernel of component c, which shares X with the others. Its coordinates are computed when they are needed."""
+        odds, base = np.asarray(self.odds[c], np.float64), self.base
         X = Multiplied(base.X, np.sqrt(odds), is_shared=True)
         return base._again(X=X, background=odds, _sum=None, frame=ONE)
 
@@ -127,26 +106,25 @@ class TiedMixture(SharedTies):
 
     @of_components
     def _state(self) -> _State:
-        if self._kept:
+        if self._is_prepared:
             N, log_z, errors = (self._kept[name] for name in KEPT[:3])
             return _State(N, log_z, errors, None)
-        log_ones, A = self._sums(0.0)
+        log_ones, A = self._sums()
         system = self._system(A)
         inverse, log_det = inverses(system)
         errors = self._rounding(A, system, inverse)
         return _State(self.core @ inverse, log_ones + log_det, errors, A)
 
-    def tilted(self, log_tilt: Any, which: Any = slice(None)) -> TiedMixture:
+    def tilted(self, log_tilt: float | FloatArray, which: Which = slice(None)) -> TiedMixture:
         """Return some components with odds ρ_c o_c, with equal weights."""
         odds = np.asarray(self.odds[which], np.float64) * np.exp(np.reshape(log_tilt, (-1, 1)))
-        return TiedMixture(odds.clip(max=MOST_ODDS), self.base, np.full(len(odds), 1 / len(odds)))
+        return self._equal(odds.clip(max=MOST_ODDS))
 
-    def sums(self, which: Any = slice(None)) -> FloatArray:
+    def sums(self, which: Which = slice(None)) -> FloatArray:
         """Return A_c of some components."""
         if self._state.A is not None:
             return np.asarray(self._state.A[which])
-        odds = self.odds[which]
-        return TiedMixture(odds, self.base, np.full(len(odds), 1 / len(odds)))._sums(0.0)[1]
+        return self._chosen(which)._sums()[1]
 
     def _rounding(self, A: FloatArray, system: FloatArray, inverse: FloatArray) -> FloatArray:
         """Estimate the error of log det(I + A W): that of the elimination, and tr (I + A W)⁻¹ A δW with rounding errors δW."""
@@ -157,9 +135,9 @@ class TiedMixture(SharedTies):
         dropped = self.base._free_error if coords.core.rank > coords.rank else 0.0
         return np.asarray(elimination + np.einsum("cij,ij->c", np.abs(inverse @ A), change) + dropped)
 
-    def check_precision(self, components: Any = slice(None), *, factor: float = 1.0) -> None:
-        """Warn or raise if rounding matters to the distribution of all sets of some components that can be."""
-        errors = np.where(self.weights > 0, self._state.errors, 0.0)[components]
+    def check_precision(self, *, factor: float = 1.0) -> None:
+        """Warn or raise if rounding matters to the distribution of all sets of the components that can be."""
+        errors = np.where(self.weights > 0, self._state.errors, 0.0)
         say_precision(factor * float(errors.max(initial=0.0)), FREE, stacklevel=4)
 
     @of_components
@@ -175,25 +153,25 @@ class TiedMixture(SharedTies):
     def _system(self, A: FloatArray) -> FloatArray:
         return np.eye(len(self.core)) + A @ self.core
 
-    def log_normalizers(self, log_tilt: Any = 0.0) -> FloatArray:
-        """Return log det(I + ρ_c L_c) of every component, ρ = 1 if not given."""
-        if np.ndim(log_tilt) == 0 and log_tilt == 0.0:
-            return self._state.log_z if self.known is None else self.known
-        log_ones, A = self._sums(log_tilt)
-        return log_ones + _log_dets(self._system(A))
+    def log_normalizers(self) -> FloatArray:
+        """Return log det(I + L_c) of every component."""
+        known = self._kept.get(NORMALIZERS)
+        return self._state.log_z if known is None else known
 
-    def tilted_odds(self, log_tilt: Any, components: Any = slice(None), rows: Any = slice(None)) -> FloatArray:
+    def tilted_odds(
+        self, log_tilt: float | FloatArray, components: Which = slice(None), rows: Which = slice(None)
+    ) -> FloatArray:
         """Return ρ_c o_ci of some components for rows of the support; one ρ for all, or one per component."""
         odds = np.asarray(self.odds[components][:, self.base.support[rows]], np.float64)
         with np.errstate(over="ignore"):
-            return np.minimum(odds * np.exp(np.reshape(log_tilt, (-1, 1))), MOST_ODDS)
+            return np.asarray(np.minimum(odds * np.exp(np.reshape(log_tilt, (-1, 1))), MOST_ODDS))
 
-    def _sums(self, log_tilt: Any) -> tuple[FloatArray, FloatArray]:
-        """Return Σ_i log(1 + ρ_c o_ci) and Σ_i p_ci q_i q_iᵀ under ρ_c L_c, shape (C, r, r): one product with all q_ia q_ib. O(C n r²)."""
+    def _sums(self) -> tuple[FloatArray, FloatArray]:
+        """Return Σ_i log(1 + o_ci) and Σ_i p_ci q_i q_iᵀ, shape (C, r, r): one product with all q_ia q_ib. O(C n r²)."""
         r, log_ones, is_few = len(self.core), np.zeros(len(self.odds)), len(self.odds) < FEW
         total, A = np.zeros((len(self.odds), r * (r + 1) // 2)), np.zeros((len(self.odds), r, r))
         for rows, pairs in self._pairs(products=not is_few):
-            odds = self.tilted_odds(log_tilt, rows=rows)
+            odds = self.tilted_odds(0.0, rows=rows)
             log_ones += np.log1p(odds).sum(axis=1)
             if is_few:
                 for one, roots in zip(A, np.sqrt(odds / (1 + odds))):
@@ -246,7 +224,7 @@ class TiedMixture(SharedTies):
         distinct = np.unique(baskets.indices)
         with np.errstate(divide="ignore"):
             log_odds = np.log(np.asarray(self.odds[:, distinct], np.float64))
-        if self.known is None:
+        if NORMALIZERS not in self._kept:
             self.check_precision()
         popularity = baskets.to_csr()[:, distinct].astype(np.float64) @ log_odds.T
         return np.asarray(self.base.log_dets(baskets)[:, None] + popularity - self.log_normalizers())
@@ -306,8 +284,12 @@ class TiedMixture(SharedTies):
 
     # -- mixtures again ------------------------------------------------------------------------------------------------------
 
-    def _chosen(self, which: IntArray) -> TiedMixture:
-        return TiedMixture(self.odds[which], self.base, np.full(len(which), 1 / len(which)))
+    def _chosen(self, which: Which) -> TiedMixture:
+        return self._equal(self.odds[which])
+
+    def _equal(self, odds: AnyArray) -> TiedMixture:
+        """Return the mixture with these odds of its components, in equal parts."""
+        return TiedMixture(odds, self.base, np.full(len(odds), 1 / len(odds)))
 
     def _given(self, ids: IntArray) -> TiedMixture:
         return self._over(self.base.condition(ids))
@@ -325,8 +307,6 @@ class TiedMixture(SharedTies):
         """Return the mixture with new items without ties, given by their odds (C, m)."""
         base = self.base._with_rows(np.zeros((odds.shape[1], self.base.X.shape[1])), np.ones(odds.shape[1]))
         made = TiedMixture(np.hstack([self.odds, odds]), base, self.weights, names=self.names)
-        if self.known is not None:
-            made = made._with_normalizers(self.known + np.log1p(odds).sum(axis=1))
         return self._beside(made, odds)
 
     def _only_items(self, keep: IntArray) -> TiedMixture:
@@ -334,10 +314,7 @@ class TiedMixture(SharedTies):
 
     def _as_ready(self, made: TiedMixture) -> TiedMixture:
         made = super()._as_ready(made)
-        return made if self.known is None else made._with_normalizers(made.log_normalizers())
-
-    def _with_normalizers(self, log_normalizers: FloatArray) -> TiedMixture:
-        return self._again(known=frozen(log_normalizers), _known=self._known)
+        return made.normalized() if NORMALIZERS in self._kept else made
 
 
 def _products(q: FloatArray) -> FloatArray:
@@ -348,9 +325,3 @@ def _products(q: FloatArray) -> FloatArray:
         np.multiply(q[:, a, None], q[:, a:], out=out[:, at : at + r - a])
         at += r - a
     return out
-
-
-def _log_dets(systems: AnyArray) -> FloatArray:
-    """Return log det of matrices whose rows may differ in scale by many orders of magnitude."""
-    scale = np.abs(systems).max(axis=2, initial=0.0).clip(np.finfo(float).tiny)
-    return np.asarray(np.linalg.slogdet(systems / scale[:, :, None])[1] + np.log(scale).sum(axis=1))

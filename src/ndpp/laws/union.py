@@ -19,12 +19,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Items
+from ndpp._types import BoolArray, FloatArray, IntArray, Items, RealArray
 from ndpp._validation import check_items
 from ndpp.baskets import Baskets
 from ndpp.laws.batched import Form, log_dets
 from ndpp.laws.frame import of_components
-from ndpp.laws.part import NOTHING_LEFT, Part, Parts
+from ndpp.laws.part import NOTHING_LEFT, Part, Parts, SizedPart
 from ndpp.laws.precision import FREE, MARGIN, WARN_ERROR, never_together, say_precision
 from ndpp.laws.support import ItemRows
 from ndpp.linalg.coordinates import coordinates
@@ -39,8 +39,8 @@ from ndpp.linalg.size_law import (
     rounding_error,
     tilted_law,
 )
-from ndpp.linalg.sizes import Coins, Tilted
-from ndpp.linalg.tilts import solve_tilt, tilt_of_coins
+from ndpp.linalg.sizes import Coins
+from ndpp.linalg.tilts import tilt_of_coins
 
 
 class WeighedSets(ItemRows):
@@ -52,7 +52,13 @@ class WeighedSets(ItemRows):
         return {}
 
     def _with(
-        self, W: AnyArray, support: IntArray, magnitudes: FloatArray | None = None, *, X: Any = None, factors: Any = 1.0
+        self,
+        W: RealArray,
+        support: IntArray,
+        magnitudes: FloatArray | None = None,
+        *,
+        X: Any = None,
+        factors: Any = 1.0,
     ) -> Self:
         """Return the kernel with another W on part of the catalogue, and its background times ``factors``."""
         X, magnitudes = (self.X if X is None else X), (self._magnitudes if magnitudes is None else magnitudes)
@@ -309,28 +315,24 @@ class WeighedSets(ItemRows):
         mass = tilted_law(self.coordinates, 1.0, self._q(tied)).log_weight
         if mass == -np.inf or not len(tied) < size <= self.largest[0]:
             return -np.inf, 0.0
-        tilted = self.tilted_for(size, tied)
-        chance = tilted.law.distribution()[size - len(tied)]
+        part, law = self.tilted_for(size, tied)[0]
+        chance = law.distribution()[size - len(tied)]
         if chance <= ZERO_WEIGHT:
             return -np.inf, 0.0
-        value = float(np.log(chance)) + tilted.log_weight - size * tilted.log_tilt
-        return value, rounding_error(tilted.kernel.coordinates, 1.0, tilted.kernel._q(tied)) / chance
+        return float(np.log(chance)) + part.log_weight - size * part.log_tilt, part.error / chance
 
     def _coins(self) -> Iterator[Coins]:
         """Yield p and (1 − p)^½ q of some rows of the support."""
         p = self.odds / (1 + self.odds)
         return (Coins(p[block], Q * np.sqrt(1 - p[block])[:, None]) for block, Q in self.q_blocks())
 
-    def tilted_for(self, size: int, tied: Items) -> Tilted:
+    def tilted_for(self, size: int, tied: IntArray) -> tuple[SizedPart, Self]:
         """Return ρL with about ``size`` items expected, given that ``tied`` are in: sets of one size have the same distribution."""
+        kernels: dict[float, Self] = {}
 
-        found: list[Tilted] = []
+        def at(_: int, log_tilt: float) -> Part:
+            kernels[log_tilt] = self.scaled(log_tilt)
+            return kernels[log_tilt]._parts(tied).at(0, 0.0)._replace(log_tilt=log_tilt)
 
-        def moments(log_tilt: float) -> tuple[float, float]:
-            kernel = self.scaled(log_tilt)
-            part = kernel._parts(np.asarray(tied, np.int64)).at(0, 0.0)
-            found[:] = [Tilted(part.sizes, log_tilt, part.log_weight, kernel)]
-            return found[0].law.mean_and_variance()
-
-        solve_tilt(moments, size - len(tied), self._tilt_for(size), deviations=0.3, max_step=3.0)
-        return found[0]
+        found = Parts(at, self._parts(tied).starts, 3.0).sized(0, size - len(tied), self._tilt_for(size))
+        return found, kernels[found.part.log_tilt]

@@ -18,7 +18,7 @@ import scipy.linalg as sl
 from scipy.linalg.blas import dtrmm, strmm
 
 from ndpp._memory import n_bytes_of
-from ndpp._types import AnyArray, FloatArray
+from ndpp._types import FloatArray, IntArray, RealArray
 from ndpp.errors import InvalidKernelError, NDPPError
 from ndpp.linalg.factor import UNEVEN_WEIGHTS, cached_blocks, factor
 from ndpp.linalg.scaling import EPS, congruence, entry_magnitudes, is_symmetric, unit_columns, used_columns
@@ -111,7 +111,7 @@ class Coordinates:
         return self.eigenvalues is not None or np.array_equal(self.B, self.B.T)
 
 
-def coordinates(X: AnyArray | Rows, W: AnyArray, *, magnitudes: FloatArray | None = None) -> Coordinates:
+def coordinates(X: RealArray | Rows, W: RealArray, *, magnitudes: FloatArray | None = None) -> Coordinates:
     """Return the coordinates of L = X W Xᵀ; raise if its symmetric part is not positive semidefinite, or if L overflows.
 
     ``magnitudes`` are the :func:`~ndpp.linalg.scaling.entry_magnitudes` that rounding is judged against. A conditional passes those of the
@@ -132,7 +132,7 @@ def coordinates(X: AnyArray | Rows, W: AnyArray, *, magnitudes: FloatArray | Non
     )
 
 
-def _of_used_columns(X: AnyArray | Rows, W: AnyArray, magnitudes: FloatArray | None) -> Coordinates:
+def _of_used_columns(X: RealArray | Rows, W: RealArray, magnitudes: FloatArray | None) -> Coordinates:
     """Return the coordinates without the columns of X that W does not use, so that their rounding does not matter."""
     used = used_columns(W)
     if isinstance(X, Rows) or not 0 < len(used) < len(W) or unit_columns(X) is not None:
@@ -143,7 +143,7 @@ def _of_used_columns(X: AnyArray | Rows, W: AnyArray, magnitudes: FloatArray | N
     return replace(found, to_q=to_q, blur=blur)
 
 
-def _coordinates(X: AnyArray | Rows, W: AnyArray, magnitudes: FloatArray | None) -> Coordinates:
+def _coordinates(X: RealArray | Rows, W: RealArray, magnitudes: FloatArray | None) -> Coordinates:
     columns = unit_columns(X)
     dense = columns is not None or (X.size <= DENSE_ENTRIES and not (isinstance(X, Rows) and X.is_shared))
     if dense and isinstance(X, Rows):
@@ -197,7 +197,8 @@ def _is_even(magnitudes: FloatArray) -> bool:
 
 
 def _diagonal(
-    X: AnyArray | Rows, T: FloatArray | None, to_q: AnyArray, B: FloatArray, magnitudes: FloatArray, *, tolerance: float, dense: bool
+    X: RealArray | Rows, T: FloatArray | None, to_q: FloatArray | IntArray, B: FloatArray, magnitudes: FloatArray, *,
+    tolerance: float, dense: bool,
 ) -> Coordinates | None:  # fmt: skip
     """Return coordinates in which a symmetric B is diagonal; None if its eigenvalues would lose digits, or may be negative.
 
@@ -225,18 +226,18 @@ def _diagonal(
     core = Core(np.diag(size), np.sqrt(size), noise)
     values, noise, excess = values[kept], noise[kept], np.sqrt(np.maximum(1.0, doubt / EPS / size[kept]))
     if T is not None:
-        to_q = to_q @ V[:, kept]
-        Q = np.asarray(X, np.float64) @ to_q if dense else None
+        turn = to_q @ V[:, kept]
+        Q = np.asarray(X, np.float64) @ turn if dense else None
     else:
         assert isinstance(X, np.ndarray)
         turn = np.zeros((X.shape[1], len(values)))
         turn[to_q] = V if kept.all() else V[:, kept]
-        to_q, Q = turn, turn if len(X) == len(turn) and X.diagonal().all() else turn[X.argmax(axis=1)]
-    leverage = np.einsum("ij,ij->i", Q, Q) if Q is not None else leverages(X, to_q)
-    blur, smallest = EPS * np.abs(to_q).max(axis=1, initial=0.0), float(values[0] / most)
+        Q = turn if len(X) == len(turn) and X.diagonal().all() else turn[X.argmax(axis=1)]
+    leverage = np.einsum("ij,ij->i", Q, Q) if Q is not None else leverages(X, turn)
+    blur, smallest = EPS * np.abs(turn).max(axis=1, initial=0.0), float(values[0] / most)
     own_B = core.B if kept.all() else np.diag(values)
     return Coordinates(
-        to_q, own_B, np.minimum(leverage, 1.0), np.sqrt(values), noise, excess, core, blur, smallest, Q, values
+        turn, own_B, np.minimum(leverage, 1.0), np.sqrt(values), noise, excess, core, blur, smallest, Q, values
     )
 
 
@@ -301,7 +302,7 @@ def _direction_scale(T: FloatArray, magnitudes: FloatArray) -> FloatArray:
     return np.where(scale > 0, scale, 1.0)
 
 
-def leverages(X: AnyArray | Rows, to_q: FloatArray) -> FloatArray:
+def leverages(X: RealArray | Rows, to_q: FloatArray) -> FloatArray:
     """Return ‖q_a‖², or for an X in single precision a bound at most 3 % above it, for every row of X·to_q, without forming Q.
 
     Samplers need upper bounds only. A tall X in single precision is therefore multiplied in single precision, and the result is raised
@@ -318,9 +319,9 @@ def leverages(X: AnyArray | Rows, to_q: FloatArray) -> FloatArray:
     R[: to_q.shape[1]] = to_q if is_upper else sl.qr(to_q.T, mode="r")[0]
     slack, out = _single_slack(R) if X.dtype == np.float32 else 1.0, np.empty(len(X))
     dtype, multiply = (np.float32, strmm) if slack < MAX_SLACK else (np.float64, dtrmm)
-    R = R.astype(dtype)
-    for block, part in cached_blocks(X, dtype):
-        q = multiply(1.0, R, part.T, trans_a=is_upper, overwrite_b=True).T
+    triangle = R.astype(dtype)
+    for block, rows in cached_blocks(X, dtype):
+        q = multiply(1.0, triangle, rows.T, trans_a=is_upper, overwrite_b=True).T
         out[block] = np.einsum("ij,ij->i", q, q)
     if dtype == np.float32:
         out *= 1 + slack

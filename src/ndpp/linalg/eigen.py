@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg as sl
 
-from ndpp._types import AnyArray, ComplexArray, FloatArray, IntArray
+from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp.linalg.coordinates import Coordinates
 from ndpp.linalg.operations import NUMPY, Array, Operations
 from ndpp.linalg.size_law import resolvent
+from ndpp.linalg.skew import skew_part, youla
 
 TESTED_AT = np.exp([0.0, -4.0, -10.0])
 """Values of s at which a decomposition is tested."""
@@ -106,24 +106,13 @@ def is_skew(A: AnyArray) -> bool:
 def _of_skew(B: Array, ops: Operations) -> EigenBasis:
     """Decompose the skew parts, from the eigenvalues μ > 0 of the Hermitian iB; in NumPy without complex numbers, in half the time."""
     if ops is NUMPY:
-        pairs = [_skew_pairs((one - one.T) / 2) for one in B]
-        values, V = (np.stack(part) for part in zip(*pairs))
+        values, Y, Z = (np.stack(part) for part in zip(*(youla(skew_part(one)) for one in B)))
+        V = (Z + 1j * Y) / np.sqrt(2)
         return EigenBasis(-1j * values, 0 * values + 2.0, V, V.mT.conj())
     values, V = ops.eigh(1j * ((B - B.mT) / 2))
     first = B.shape[1] - B.shape[1] // 2
     values, V = values[:, first:], V[:, :, first:]
     return EigenBasis(-1j * values, 0 * values + 2.0, V, V.mT.conj())
-
-
-def _skew_pairs(B: FloatArray) -> tuple[FloatArray, ComplexArray]:
-    """Return μ and eigenvectors of a skew B for its eigenvalues −iμ.
-
-    Its Hessenberg form is tridiagonal, and maps even directions to odd ones by a bidiagonal C, and these back by −Cᵀ: with Cv = μu and
-    Cᵀu = μv, v + iu is an eigenvector.
-    """
-    H, Q = sl.hessenberg(B, calc_q=True)
-    u, values, v = np.linalg.svd(H[1::2, ::2], full_matrices=False)
-    return values, (Q[:, ::2] @ v.T + 1j * (Q[:, 1::2] @ u)) / np.sqrt(2)
 
 
 def _of_general(B: Array, ops: Operations) -> EigenBasis:

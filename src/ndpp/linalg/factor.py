@@ -14,7 +14,7 @@ import numpy as np
 import scipy.linalg as sl
 from scipy.linalg.blas import dsyrk
 
-from ndpp._types import AnyArray, FloatArray
+from ndpp._types import FloatArray, IntArray, RealArray
 from ndpp.linalg.scaling import EPS, power_of_two
 from ndpp.rows import Rows
 
@@ -31,7 +31,7 @@ CONDITION_OF_GRAM = 1e6
 
 
 def factor(
-    X: AnyArray | Rows, *, dense: bool, weights: FloatArray | float = 1.0
+    X: RealArray | Rows, *, dense: bool, weights: FloatArray | float = 1.0
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return T, its rows ordered from large to small, to_q, and the rows of T that were dropped as rounding.
 
@@ -66,14 +66,14 @@ def factor(
     return T / unit, to_q @ turn, lost * norms
 
 
-def row_blocks(X: AnyArray | Rows) -> Iterator[slice]:
+def row_blocks(X: RealArray | Rows) -> Iterator[slice]:
     """Yield slices of rows that hold about ``BLOCK_BYTES`` each in double precision."""
     rows = max(1, BLOCK_BYTES // (8 * max(1, X.shape[1])))
     for start in range(0, len(X), rows):
         yield slice(start, min(start + rows, len(X)))
 
 
-def cached_blocks(X: AnyArray, dtype: type) -> Iterator[tuple[slice, AnyArray]]:
+def cached_blocks(X: RealArray, dtype: type) -> Iterator[tuple[slice, RealArray]]:
     """Yield X in row blocks of about ``CACHE_BYTES``, converted to ``dtype``. Each block overwrites the one before."""
     rows = max(1, min(len(X), CACHE_BYTES // (np.dtype(dtype).itemsize * X.shape[1])))
     space = np.empty((rows, X.shape[1]), dtype)
@@ -84,7 +84,7 @@ def cached_blocks(X: AnyArray, dtype: type) -> Iterator[tuple[slice, AnyArray]]:
         yield block, part
 
 
-def _unpivot(R: FloatArray, pivot: AnyArray) -> tuple[FloatArray, FloatArray]:
+def _unpivot(R: FloatArray, pivot: IntArray) -> tuple[FloatArray, FloatArray]:
     """Return T and its right inverse on the pivot columns, for the pivoted triangular factor R = T[:, pivot]."""
     rank, d = R.shape
     T, inverse = np.empty((rank, d)), np.zeros((d, rank))
@@ -93,7 +93,7 @@ def _unpivot(R: FloatArray, pivot: AnyArray) -> tuple[FloatArray, FloatArray]:
     return T, inverse
 
 
-def _gram(X: AnyArray | Rows, to_q: FloatArray | None) -> FloatArray:
+def _gram(X: RealArray | Rows, to_q: FloatArray | None) -> FloatArray:
     """Return (X·to_q)ᵀ(X·to_q) in double precision."""
     if isinstance(X, Rows):
         return sum((part for _, part in X.each(partial(_gram, to_q=to_q))), np.zeros(()))
@@ -105,13 +105,13 @@ def _gram(X: AnyArray | Rows, to_q: FloatArray | None) -> FloatArray:
     return total + np.triu(total, 1).T
 
 
-def _pivoted_cholesky(gram: FloatArray) -> tuple[FloatArray, AnyArray, float]:
+def _pivoted_cholesky(gram: FloatArray) -> tuple[FloatArray, IntArray, float]:
     upper, pivot, rank, _ = sl.lapack.dpstrf(gram, lower=0)
     R = np.triu(upper)[:rank]
     return R, pivot - 1, float(np.linalg.cond(R)) if rank == len(gram) else np.inf
 
 
-def _pivoted_qr(A: FloatArray, n: int) -> tuple[FloatArray, AnyArray, float, FloatArray]:
+def _pivoted_qr(A: FloatArray, n: int) -> tuple[FloatArray, IntArray, float, FloatArray]:
     """Return R without the rows that are rounding, the pivots, a condition number, and those rows; A stands for n rows."""
     R, pivot = sl.qr(A, mode="r", pivoting=True)
     diagonal = np.abs(np.diag(R))
@@ -121,7 +121,7 @@ def _pivoted_qr(A: FloatArray, n: int) -> tuple[FloatArray, AnyArray, float, Flo
     return R[:rank], pivot, float(diagonal[0] / diagonal[rank - 1]) * np.sqrt(rank) if rank else 1.0, lost
 
 
-def _block_factors(X: AnyArray | Rows, norms: FloatArray) -> FloatArray:
+def _block_factors(X: RealArray | Rows, norms: FloatArray) -> FloatArray:
     """Return R with RᵀR = XᵀX, columns divided by ``norms``: QR of one block at a time, stacked under the factor so far."""
     R = np.zeros((0, X.shape[1]))
     if isinstance(X, Rows):

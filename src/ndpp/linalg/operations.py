@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ndpp._types import AnyArray
+from ndpp._types import NumberArray
 
 Array: TypeAlias = Any
 """A NumPy array or a torch tensor."""
@@ -26,8 +26,8 @@ class Operations(NamedTuple):
     ``inverse(A)`` returns A⁻¹ and these.
     """
 
-    array: Callable[[AnyArray, Array], Array]
-    numpy: Callable[[Array], AnyArray]
+    array: Callable[[NumberArray, Array], Array]
+    numpy: Callable[[Array], NumberArray]
     eye: Callable[[int, Array], Array]
     log: Callable[[Array], Array]
     trace: Callable[[Array], Array]
@@ -38,7 +38,7 @@ class Operations(NamedTuple):
     inverse: Callable[[Array], tuple[Array, Array, Array]]
 
 
-def _log_det(A: AnyArray) -> tuple[AnyArray, AnyArray]:
+def _log_det(A: NumberArray) -> tuple[NumberArray, NumberArray]:
     # Singular matrices have a log determinant of −inf. OpenBLAS also divides by imaginary parts that are zero, which is harmless.
     with np.errstate(divide="ignore", invalid="ignore"):
         sign, log_abs = np.linalg.slogdet(A)

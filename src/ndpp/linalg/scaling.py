@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg.lapack import dgetrf, dgetri
 
-from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._types import FloatArray, IntArray, RealArray
 
 EPS = float(np.finfo(np.float64).eps)
 ROUNDING = 16 * EPS
@@ -18,12 +18,12 @@ NOTHING = -160
 """Power of two by which the magnitude of an exact zero is below all others."""
 
 
-def power_of_two(values: AnyArray) -> FloatArray:
+def power_of_two(values: RealArray) -> FloatArray:
     """Return the power of two closest to each value, 1 for zero. Dividing by a power of two is exact."""
     return np.asarray(np.exp2(np.round(np.log2(np.where(values > 0, values, 1.0)))))
 
 
-def unit_of(A: AnyArray) -> float:
+def unit_of(A: RealArray) -> float:
     """Return the power of two closest to the largest entry of A: A / unit_of(A) is exact and of order one."""
     return float(power_of_two(np.abs(A).max(initial=0.0)))
 
@@ -50,7 +50,7 @@ def rounding_of(d: int) -> float:
     return min(ROUNDING, max(d, 2) * EPS)
 
 
-def is_symmetric(W: AnyArray, magnitudes: FloatArray) -> bool:
+def is_symmetric(W: RealArray, magnitudes: FloatArray) -> bool:
     """Return whether W is symmetric up to rounding: |W_ij − W_ji| ≤ min(d, 16)·ε·√(m_i m_j).
 
     m are the magnitudes of its rows, the row sums of |W|, or those of the terms that the W of a conditional was computed from. A skew part
@@ -72,7 +72,7 @@ def unit_columns(X: Any) -> IntArray | None:
     return columns if is_unit and len(set(columns.tolist())) == len(X) else None
 
 
-def used_columns(W: AnyArray) -> IntArray:
+def used_columns(W: RealArray) -> IntArray:
     """Return the columns of X that X W Xᵀ depends on."""
     return np.flatnonzero(W.any(axis=0) | W.any(axis=1))
 

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg as sl
 
-from ndpp._types import AnyArray, FloatArray
+from ndpp._types import FloatArray, NumberArray, RealArray
 from ndpp.linalg.coordinates import Coordinates
 from ndpp.linalg.operations import NUMPY, Array, Operations
 from ndpp.linalg.scaling import ROUNDING, congruence, entry_magnitudes, power_of_two, rounding_of, used_columns
@@ -44,7 +44,7 @@ NEARLY_SINGULAR = 1e-6
 # -- determinants ----------------------------------------------------------------------------------------------------------------
 
 
-def judged_minor(rows: AnyArray, W: AnyArray, *, magnitudes: FloatArray) -> tuple[float, float]:
+def judged_minor(rows: RealArray, W: FloatArray, *, magnitudes: FloatArray) -> tuple[float, float]:
     """Return log det(rows · W · rowsᵀ), −inf where it is zero, and an estimate of its error. Shape of ``rows``: (k, d).
 
     In the plain product, large items and directions would drown small ones. Rows are therefore scaled to norm one and replaced by a
@@ -97,14 +97,14 @@ def judged_minor(rows: AnyArray, W: AnyArray, *, magnitudes: FloatArray) -> tupl
     return float(log_abs) + log_volume, float(np.linalg.norm(inverse * change))
 
 
-def _hidden(rows: AnyArray, W: FloatArray, log_most: float) -> float:
+def _hidden(rows: RealArray, W: FloatArray, log_most: float) -> float:
     """Return the probability, among all sets of the items with these rows, of all of them, if their minor is exp(log_most)."""
     with np.errstate(over="ignore"):
         log_total = np.linalg.slogdet(np.eye(len(rows)) + rows @ W @ rows.T)[1]
         return HIDDEN * float(np.minimum(np.exp(log_most - max(log_total, 0.0)), 1.0))
 
 
-def log_det_or_zero(core: AnyArray) -> float:
+def log_det_or_zero(core: FloatArray) -> float:
     """Return log det of a matrix with entries of order one, −inf where it is singular or not positive."""
     if len(core) == 0:
         return 0.0
@@ -166,7 +166,7 @@ def condition_or_zero(R: FloatArray, rows: FloatArray | None) -> tuple[FloatArra
     return schur_complement(R, R @ basis.T, minor, basis @ R), log_det + 2 * float(np.log(scale * height).sum())
 
 
-def rank_one_condition(Z: AnyArray, q: FloatArray) -> tuple[AnyArray, AnyArray]:
+def rank_one_condition(Z: NumberArray, q: FloatArray) -> tuple[NumberArray, NumberArray]:
     """Return Z − (Z q)(qᵀZ)/(qᵀZq) and qᵀZq: conditioning on one more item, for one matrix or a stack of them."""
     u, v = Z @ q, q @ Z
     pivot = np.asarray(u @ q)

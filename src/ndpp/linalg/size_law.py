@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndpp._types import AnyArray, ComplexArray, FloatArray
+from ndpp._types import ComplexArray, FloatArray, NumberArray
 from ndpp.linalg.coordinates import Coordinates, Core
 from ndpp.linalg.operations import NUMPY, Array, Operations
 from ndpp.linalg.scaling import EPS, rounding_of
@@ -88,13 +88,13 @@ def tilted_law(coords: Coordinates, tilt: float, given: FloatArray | None = None
     if log_given == -np.inf:
         return TiltedLaw(np.zeros(coords.rank + 1), -np.inf, Z)
     if coords.eigenvalues is not None and (given is None or not len(given)):
-        mu: AnyArray = Z.diagonal()
+        mu: NumberArray = Z.diagonal()
     else:
         mu = np.linalg.eigvalsh(Z) if coords.is_symmetric else np.linalg.eigvals(Z)
     return TiltedLaw(law_of_sum(mu), float(log_det[0].real) + log_given, Z)
 
 
-def law_of_sum(mu: AnyArray) -> FloatArray:
+def law_of_sum(mu: NumberArray) -> FloatArray:
     """Return the coefficients of Π(1 − μ_i + zμ_i) for eigenvalues that are real or come in conjugate pairs."""
     mu = mu.astype(complex)
     law = np.ones(1)

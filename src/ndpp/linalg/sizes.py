@@ -23,7 +23,7 @@ import numpy as np
 from scipy.special import log1p  # NumPy's is inaccurate for small complex numbers
 
 from ndpp._stop import look
-from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray
+from ndpp._types import BoolArray, FloatArray, IntArray, NumberArray
 from ndpp.errors import PrecisionError
 from ndpp.linalg.operations import NUMPY
 from ndpp.linalg.scaling import EPS, quadratic_forms
@@ -74,9 +74,9 @@ class Groups(Protocol):
     def n_items(self) -> int: ...  # noqa: D102
     def take(self, which: IntArray) -> Self: ...  # noqa: D102
     def series(self) -> Series: ...  # noqa: D102
-    def values(self, z: AnyArray) -> tuple[AnyArray, AnyArray]: ...  # noqa: D102
-    def inclusions(self, z: AnyArray, weights: AnyArray, inner: AnyArray) -> FloatArray: ...  # noqa: D102
-    def chances(self, z: AnyArray, inner: AnyArray, items: IntArray) -> AnyArray: ...  # noqa: D102
+    def values(self, z: NumberArray) -> tuple[NumberArray, NumberArray]: ...  # noqa: D102
+    def inclusions(self, z: NumberArray, weights: NumberArray, inner: NumberArray) -> FloatArray: ...  # noqa: D102
+    def chances(self, z: NumberArray, inner: NumberArray, items: IntArray) -> NumberArray: ...  # noqa: D102
 
 
 class Coins(NamedTuple):
@@ -109,13 +109,15 @@ class Coins(NamedTuple):
         terms = np.hstack([np.ones((len(q), 1)), powers[:, :-1]]) / q[:, None]
         return Series(np.append(np.log(q).sum(), logs[:-1]), terms, np.where(light, counts, 0))
 
-    def values(self, z: AnyArray) -> tuple[AnyArray, AnyArray]:
+    def values(self, z: NumberArray) -> tuple[NumberArray, NumberArray]:
         """Return log f(z) and u(z)."""
         change = self.p[:, None] * (z - 1)
         return log1p(change), (z - 1) / (1 + change)
 
-    def inclusions(self, z: AnyArray, weights: AnyArray, inner: AnyArray) -> FloatArray:
-        """Return Σ_z w P_z(i ∈ S). For light items, the sums over z come first."""
+    def inclusions(self, z: NumberArray, weights: NumberArray, inner: NumberArray) -> FloatArray:
+        """Return Σ_z w P_z(i ∈ S); z may be that of each item, shape (n, m). For light items, the sums over z come first."""
+        if z.ndim == 2:
+            return self._inclusions_of_each(z, weights, inner)
         out, k, series = np.empty(len(self.p)), np.arange(N_TERMS), self.series()
         heavy = np.flatnonzero(series.counts == 0)
         out[heavy] = (self.chances(z, inner, heavy) @ weights).real
@@ -130,7 +132,7 @@ class Coins(NamedTuple):
         out[order] = found
         return out
 
-    def chances(self, z: AnyArray, inner: AnyArray, items: IntArray) -> AnyArray:
+    def chances(self, z: NumberArray, inner: NumberArray, items: IntArray) -> NumberArray:
         """Return P_z(i ∈ S) of some items; z may be that of each item, shape (n, m)."""
         z = z if z.ndim == 1 else z[items]
         p, rows = self.p[items, None], self.rows[items].astype(inner.real.dtype)
@@ -141,16 +143,14 @@ class Coins(NamedTuple):
         """Return which groups have one of these items."""
         return items
 
-    def plain_inclusions(self, z: AnyArray, weights: AnyArray, inner: AnyArray) -> FloatArray:
-        """Return the same for z of each item, shape (n, m): the mean of M(z) serves where z = 1."""
+    def _inclusions_of_each(self, z: NumberArray, weights: NumberArray, inner: NumberArray) -> FloatArray:
+        """Return the same for z of each item: the mean of M(z) serves where z = 1."""
         moves = np.flatnonzero((z != 1).any(axis=1))
         mean = np.einsum("z,zab->ab", weights, inner).real
         out: FloatArray = self.p * weights.real.sum() + quadratic_forms(self.rows, mean)
         for start in range(0, len(moves), CHUNK):
             part = moves[start : start + CHUNK]
-            f = 1 + self.p[part, None] * (z[part] - 1)
-            forms = np.stack([complex_forms(self.rows[part], M) for M in inner], axis=1)
-            out[part] = ((z[part] * (self.p[part, None] + forms / f) / f) @ weights).real
+            out[part] = (self.chances(z, inner, part) @ weights).real
         return out
 
 
@@ -175,9 +175,9 @@ class Stepped(NamedTuple):
         n = len(self.groups.rows)
         return Series(np.zeros(N_TERMS), np.zeros((n, N_TERMS)), np.where(self.groups.moved(self.steps > 0), 0, 1))
 
-    def values(self, z: AnyArray) -> tuple[AnyArray, AnyArray]:
+    def values(self, z: NumberArray) -> tuple[NumberArray, NumberArray]:
         """Return log f and u."""
-        found: tuple[AnyArray, AnyArray] = self.groups.values(z ** self.steps[:, None])
+        found: tuple[NumberArray, NumberArray] = self.groups.values(z ** self.steps[:, None])
         return found
 
     @property
@@ -185,13 +185,13 @@ class Stepped(NamedTuple):
         """The number of items."""
         return len(self.steps)
 
-    def chances(self, z: AnyArray, inner: AnyArray, items: IntArray) -> AnyArray:
+    def chances(self, z: NumberArray, inner: NumberArray, items: IntArray) -> NumberArray:
         """Return P_z(i ∈ S) of some items."""
         return np.asarray(self.groups.chances(z ** self.steps[:, None], inner, items))
 
-    def inclusions(self, z: AnyArray, weights: AnyArray, inner: AnyArray) -> FloatArray:
+    def inclusions(self, z: NumberArray, weights: NumberArray, inner: NumberArray) -> FloatArray:
         """Return Σ_z w P_z(i ∈ S) of the items."""
-        found: FloatArray = self.groups.plain_inclusions(z ** self.steps[:, None], weights, inner)
+        found: FloatArray = self.groups.inclusions(z ** self.steps[:, None], weights, inner)
         return found
 
 
@@ -228,7 +228,7 @@ class SizeLaw(NamedTuple):
             heavy += [groups.take(which[i : i + CHUNK]) for i in range(0, len(which), CHUNK)]
         return cls(marginal, blocks, logs, (grams @ marginal).reshape(N_TERMS, r * r), heavy, most, longest)
 
-    def _factors(self, z: AnyArray) -> tuple[AnyArray, AnyArray]:
+    def _factors(self, z: NumberArray) -> tuple[NumberArray, NumberArray]:
         """Return Σ_g log f_g(z) and I + Σ_g u_g(z) v_g v_gᵀ M for each z of an array (m,), shapes (m,) and (m, r, r)."""
         r, powers = len(self.marginal), z[:, None] ** np.arange(N_TERMS)
         logs, out = powers @ self.logs, _product((z - 1)[:, None] * powers, self.light)
@@ -239,7 +239,7 @@ class SizeLaw(NamedTuple):
         out[:, :: r + 1] += 1.0
         return logs, out.reshape(len(z), r, r)
 
-    def log_mean(self, z: AnyArray) -> AnyArray:
+    def log_mean(self, z: NumberArray) -> NumberArray:
         """Return log E z^|S| for each z of an array (m,), up to multiples of 2πi."""
         logs, system = self._factors(z)
         return logs + sum(NUMPY.log_det(system))
@@ -289,7 +289,7 @@ class SizeLaw(NamedTuple):
         inner = self._inner(system)
         return np.concatenate([groups.inclusions(z, weights, inner) for groups in self.blocks()])
 
-    def _inner(self, system: AnyArray) -> AnyArray:
+    def _inner(self, system: NumberArray) -> NumberArray:
         """Return M(z) from :meth:`_factors`."""
         return np.linalg.solve(system.swapaxes(1, 2), self.marginal.T).swapaxes(1, 2)
 
@@ -317,19 +317,7 @@ class SizeLaw(NamedTuple):
         return low, out
 
 
-class Tilted(NamedTuple):
-    """The size of a set whose odds were multiplied by ρ, so that about the wanted number of items is expected.
-
-    ``log_weight`` is that of all sets, and ``kernel`` the kernel ρL, if it is one.
-    """
-
-    law: SizeLaw
-    log_tilt: float
-    log_weight: float
-    kernel: Any = None
-
-
-def circle(count: int) -> AnyArray:
+def circle(count: int) -> NumberArray:
     """Return the points z for so many sizes, on the upper half of a circle."""
     return nodes(float(np.exp(_log_radius(count))), count)
 
@@ -339,12 +327,12 @@ def _log_radius(count: int) -> float:
     return LOG_RADIUS * min(1.0, WIDE / count)
 
 
-def _unit(count: int, sizes: IntArray) -> AnyArray:
+def _unit(count: int, sizes: IntArray) -> NumberArray:
     """Return z^−k of the first point z of the circle for these sizes k, but for what a Fourier transform adds."""
     return np.asarray(np.exp(-sizes * (_log_radius(count) + 1j * np.pi / count)))
 
 
-def complex_forms(rows: FloatArray, M: AnyArray) -> AnyArray:
+def complex_forms(rows: FloatArray, M: NumberArray) -> NumberArray:
     """Return vᵀMv of every row v, for complex M."""
     return np.asarray(quadratic_forms(rows, M.real) + 1j * quadratic_forms(rows, M.imag))
 
@@ -354,7 +342,7 @@ def _counts(series: Series) -> list[int]:
     return [int(np.count_nonzero(series.counts > k)) for k in range(series.counts.max(initial=0))]
 
 
-def _product(left: AnyArray, right: FloatArray) -> AnyArray:
+def _product(left: NumberArray, right: FloatArray) -> NumberArray:
     """Return left @ right without making the second a complex matrix."""
     if not np.iscomplexobj(left):
         return left @ right

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import gammaincc
 
 from ndpp._stop import look
-from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray
+from ndpp._types import BoolArray, FloatArray, IntArray, NumberArray
 
 TINY = float(np.finfo(np.float64).tiny)
 MOST_TILT = 690.0
@@ -174,7 +174,7 @@ def tilt_of_coins(log_odds: FloatArray, target: float) -> float:
     return _tilt_of(lambda log_tilt: np.exp(-np.logaddexp(0, -(log_odds + log_tilt))), log_odds, target, within=0.1)
 
 
-def tilt_to_size(eigenvalues: AnyArray, target: float) -> float:
+def tilt_to_size(eigenvalues: NumberArray, target: float) -> float:
     """Return log ρ with Σ Re ρλ/(1 + ρλ) = target, to almost all digits.
 
     Examples
@@ -191,7 +191,7 @@ def tilt_to_size(eigenvalues: AnyArray, target: float) -> float:
         )  # fmt: skip
 
 
-def _tilt_of(chances: Callable[[float], AnyArray], log_odds: FloatArray, target: float, **options: float) -> float:
+def _tilt_of(chances: Callable[[float], NumberArray], log_odds: FloatArray, target: float, **options: float) -> float:
     """Return log ρ for the sum of coins, some of which may have complex chances, in conjugate pairs."""
     # As many coins as wanted have at least even odds.
     place = min(max(int(np.ceil(target)), 1), len(log_odds)) - 1

@@ -136,11 +136,11 @@ class SizedUnion:
         left, apart, n_tied, wanted = rest, rest.odds, None, None
         log_mass = total = rest.log_mass(tied, size)
         if size is not None and rest.background is not None:
-            wanted, tilted = rest.check_size(size, given=tied), rest.tilted_for(size, tied)
-            left, apart = tilted.kernel, tilted.kernel.odds
-            log_mass = left.log_mass(tied) - size * tilted.log_tilt
+            wanted, (sized, left) = rest.check_size(size, given=tied), rest.tilted_for(size, tied)
+            apart, log_tilt = left.odds, sized.part.log_tilt
+            log_mass = left.log_mass(tied) - size * log_tilt
             # A GPU draws T without regard to its size.
-            found = disjoint_parts(rest, tied, size, tilted.log_tilt) if device in (None, "cpu") else None
+            found = disjoint_parts(rest, tied, size, log_tilt) if device in (None, "cpu") else None
             if found is not None and -np.inf < found[0] < log_mass:
                 log_mass, left, apart, n_tied = found
         of_ties = size if rest.background is None else None

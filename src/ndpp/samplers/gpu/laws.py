@@ -192,11 +192,13 @@ class TiltedMixture(NamedTuple):
             n, C = rest.n_items, len(rest.weights)
             return cls(rest, rest.touched, np.zeros((C, 0)), np.zeros((0, n)), np.zeros(0), rest._free_weights)
         log_tilt = rest.tilts(size)
-        log_mass = rest.log_normalizers(log_tilt) - rest.log_normalizers() - size * log_tilt
+        tilted = rest.tilted(log_tilt)
+        beyond = (rest.log_rows(log_tilt) - tilted.log_rows(0.0)).sum(axis=1)  # odds too large for double precision
+        log_mass = tilted.log_normalizers() + beyond - rest.log_normalizers() - size * log_tilt
         log_mass[rest.largest < size] = -np.inf
         weights = rest._free_weights * np.exp(log_mass - log_mass[rest.weights > 0].max())
         ones = np.ones((1, rest.n_items))
-        return cls(rest, rest.tilted(log_tilt), log_tilt[:, None], ones, np.array([float(size)]), weights)
+        return cls(rest, tilted, log_tilt[:, None], ones, np.array([float(size)]), weights)
 
     @classmethod
     def within(cls, sampler: Proposer, drawers: LimitedDrawers) -> TiltedMixture:
