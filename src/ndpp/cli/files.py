@@ -92,15 +92,19 @@ class Source(NamedTuple):
             unknown.advice = f"Is this the catalogue of the model? {LEAVE_OUT}"
             raise
 
-    def read_for(self, kernel: Law | Baskets, *, ids: bool, **context: Any) -> Orders:
-        """Return the baskets over the items of a model, or of other baskets, in context as :meth:`read` takes it."""
+    def read_for(self, kernel: Law | Baskets, *, ids: bool | None, **context: Any) -> Orders:
+        """Return the baskets over the items of a model, or of other baskets, in context as :meth:`read` takes it.
+
+        ``ids`` is None where the command has no --ids.
+        """
         if kernel.labels is None or ids:
             made = self.read(**context, n_items=kernel.n_items, as_labels=False)
             return made.with_labels(kernel.labels)
         try:
             return self.read(**context, labels=kernel.labels, as_labels=True)
         except UnknownLabelError as unknown:
-            advice = "If the baskets hold ids, use --ids." if unknown.label.isdigit() else LEAVE_OUT
+            may_be_id = unknown.label.isdigit() and ids is not None
+            advice = "If the baskets hold ids, use --ids." if may_be_id else LEAVE_OUT
             advice = advice if isinstance(self.reading, ReadingFor) else ""  # fit has no such options
             raise InvalidInputError(f"{self.name}: {unknown}", advice=advice) from None
 

@@ -112,6 +112,8 @@ _AT = "Use the model in this context, such as store=3; ndpp info lists what ther
 _MISSION = "Baskets of one mission of a mixture: its name, or its number in ndpp info."
 _TABLE = "Table of the items, for limits: the column item, categories to count, numbers to add up."
 _BOOST = "Table with the columns item and factor: the odds of items times factors; 0 is out of stock."
+_CUSTOMERS = "A file of customers, as written by [bold]ndpp customers fit[/], for --customer."
+_HISTORY = "A file of one customer's baskets, oldest first, instead of --customer."
 _MISSING = "Rows without a basket or an item (empty, NA, NaN, null); keep takes NA and the like for names."
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help=_MODEL, show_default=False)]
 BasketFile = Annotated[
@@ -167,7 +169,7 @@ class ReadingFor(Reading):
 
 @dataclass(frozen=True)
 class ConditionOptions:
-    """In which situation, which items may be added, how many, and how much more likely."""
+    """In which situation, which items may be added, how many, how much more likely, and whose basket it is."""
 
     at: At = None
     mission: Annotated[str | None, typer.Option(metavar="NAME", help=_MISSION, show_default=False)] = None
@@ -178,11 +180,16 @@ class ConditionOptions:
     limit: Annotated[list[str] | None, typer.Option(metavar="LIMIT", help=_LIMIT)] = None
     table: ItemTable = None
     boost: Boost = None
+    customers: Annotated[Path | None, file(_CUSTOMERS)] = None
+    customer: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="The customer's id, as in the orders.", show_default=False)
+    ] = None
+    history: Annotated[str | None, file(_HISTORY)] = None
 
     @property
-    def files(self) -> tuple[str | None, ...]:
+    def files(self) -> tuple[str | Path | None, ...]:
         """What is read."""
-        return self.candidates_file, self.exclude_file, self.table, self.boost
+        return self.candidates_file, self.exclude_file, self.table, self.boost, self.customers, self.history
 
 
 @dataclass(frozen=True)
