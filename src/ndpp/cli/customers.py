@@ -21,9 +21,9 @@ from ndpp.customers import Customers
 ORDERS = (
     "Order lines: CSV or Parquet with columns of the basket, the item, the customer and the time; - is standard input."
 )
-OrderFile = Annotated[str, typer.Argument(metavar="ORDERS", help=ORDERS, show_default=False)]
+OrderFile = Annotated[str, typer.Argument(metavar="ORDERS", help=ORDERS)]
 CustomerFile = Annotated[
-    Path, typer.Argument(metavar="CUSTOMERS", help="A file that [bold]ndpp customers fit[/] wrote.", show_default=False)
+    Path, typer.Argument(metavar="CUSTOMERS", help="A file that [bold]ndpp customers fit[/] wrote.")
 ]
 Written = Annotated[Path | None, o.file("The file to write; default: CUSTOMERS itself.", "--output", "-o")]
 
@@ -32,10 +32,8 @@ Written = Annotated[Path | None, o.file("The file to write; default: CUSTOMERS i
 class OrderReading(o.ReadingFor):
     """How order lines are read."""
 
-    customer: Annotated[str, typer.Option(metavar="NAME", help="Column of the customer.")] = "customer"
-    time: Annotated[str | None, typer.Option(metavar="NAME", help="Column of the time, such as 2026-03-01 12:30.")] = (
-        "time"
-    )
+    customer: Annotated[str, o.word("Column of the customer.")] = "customer"
+    time: Annotated[str | None, o.word("Column of the time, such as 2026-03-01 12:30.")] = "time"
 
 
 def read_orders(law: Law, path: str, reading: OrderReading) -> Orders:
@@ -47,7 +45,7 @@ def read_orders(law: Law, path: str, reading: OrderReading) -> Orders:
 def customers_fit(
     model: o.Model,
     orders: OrderFile,
-    output: Annotated[Path, o.file("The file of customers to write.", "--output", "-o", show_default=False)],
+    output: Annotated[Path, o.file("The file of customers to write.", "--output", "-o")],
     seed: o.Seed = 0,
     json: o.Json = False,
     *,
@@ -89,7 +87,7 @@ def customers_update(
 def customers_forget(
     model: o.Model,
     customers: CustomerFile,
-    ids: Annotated[list[str], typer.Argument(metavar="ID", help="The customer's id.", show_default=False)],
+    ids: Annotated[list[str], typer.Argument(metavar="ID", help="The customer's id.")],
     output: Written = None,
     json: o.Json = False,
 ) -> None:

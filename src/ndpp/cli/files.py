@@ -73,7 +73,7 @@ class Source(NamedTuple):
         columns = Columns()._asdict() if format_of(path, self.reading.from_) == "text" else {}
         return Source(path, replace(self.reading, **columns), may_differ=True)
 
-    def read(self, **options: Any) -> Orders:
+    def read(self, **options: object) -> Orders:
         """Return the orders; ``options`` are those of ``Orders.read``, and ``items``, a file of labels."""
         how: dict[str, Any] = {**vars(self.reading), **options}
         format = how.pop("from_")
@@ -92,7 +92,7 @@ class Source(NamedTuple):
             unknown.advice = f"Is this the catalogue of the model? {LEAVE_OUT}"
             raise
 
-    def read_for(self, kernel: Law | Baskets, *, ids: bool | None, **context: Any) -> Orders:
+    def read_for(self, kernel: Law | Baskets, *, ids: bool | None, **context: object) -> Orders:
         """Return the baskets over the items of a model, or of other baskets, in context as :meth:`read` takes it.
 
         ``ids`` is None where the command has no --ids.
@@ -119,11 +119,6 @@ def load_model(path: Path) -> Law:
                 f"{str(path)!r} is text, not a model; `ndpp fit {path} -o model.safetensors` fits a model to baskets"
             ) from None
         raise
-
-
-def load_model_at(path: Path, at: Sequence[str] | None, unknown: str = "error") -> Law:
-    """Return a model in the context of --at."""
-    return load_model(path).at(context_of(at), unknown=unknown)
 
 
 def context_of(at: Sequence[str] | None) -> dict[str, str]:

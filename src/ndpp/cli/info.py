@@ -33,7 +33,7 @@ FILE = "A model or a file of baskets; - is standard input."
 
 
 def info(
-    file: Annotated[str, typer.Argument(metavar="FILE", help=FILE, show_default=False)],
+    file: Annotated[str, typer.Argument(metavar="FILE", help=FILE)],
     top: Annotated[int, o.number("How many of the most frequent items to list.")] = 5,
     sizes: Annotated[bool, typer.Option("--sizes", help=SIZES)] = False,
     output: o.Output = None,

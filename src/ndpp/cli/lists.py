@@ -128,10 +128,7 @@ class Lists(NamedTuple):
 
     def _items(self, law: Law, words: Sequence[str] | None, path: str | None) -> IntArray:
         """Return the items that are named on the command line and in a file."""
-        named = item_ids(law, words, ids=self.ids, unknown=self.unknown)
-        return np.unique(named) if path is None else np.union1d(named, self.read(law, path))
-
-    def read(self, law: Law, path: str) -> IntArray:
-        """Return the items of a file: one per line, or the column ``item`` of a table."""
-        labels = None if self.ids else law.labels
-        return read_items(path, law.n_items, labels, encoding=self.encoding, unknown=self.unknown)
+        named, labels = item_ids(law, words, ids=self.ids, unknown=self.unknown), None if self.ids else law.labels
+        if path is None:
+            return np.unique(named)
+        return np.union1d(named, read_items(path, law.n_items, labels, encoding=self.encoding, unknown=self.unknown))

@@ -41,7 +41,6 @@ LIFT = "Lift: how many times as often together as independent items would be. To
 BY_TIES = "By ties: the part of the lift that missions do not explain; below 1, items of one mission avoid each other."
 BEST = "Improve the basket by exchanges and samples, and say how far from the best one it can be."
 EVERYBODY = "Recommend for every customer of the file."
-COLUMN = "CSV or Parquet column of the customer of each basket."
 PAIRS = "go together", "stand in for each other"
 """What pairs of the catalogue do."""
 Relations = records.Related | records.Pairs
@@ -60,7 +59,7 @@ def recommend(
     conditions: o.ConditionOptions,
     categories: o.Categories,
     all_customers: Annotated[bool, typer.Option("--all-customers", help=EVERYBODY)] = False,
-    customer_column: Annotated[str | None, typer.Option(metavar="NAME", help=COLUMN)] = None,
+    customer_column: Annotated[str | None, o.word("CSV or Parquet column of the customer of each basket.")] = None,
     output: o.Output = None,
     json: o.Json = False,
     ids: o.Ids = False,
@@ -233,7 +232,7 @@ def map_(
     model: o.Model,
     baskets: o.MaybeBaskets = None,
     *,
-    size: Annotated[int, o.number("Items of the basket, including given ones.", "--size", "-k", show_default=False)],
+    size: Annotated[int, o.number("Items of the basket, including given ones.", "--size", "-k")],
     given: o.Given = None,
     conditions: o.ConditionOptions,
     best: Annotated[bool, typer.Option("--best", help=BEST)] = False,
