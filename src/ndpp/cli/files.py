@@ -179,13 +179,13 @@ def item_ids(kernel: Law, words: Sequence[str] | None, *, ids: bool, unknown: st
 
 
 def given_baskets(
-    kernel: Law, given: Sequence[str] | None, path: str | None, reading: Reading, *, ids: bool
+    kernel: Law, given: Sequence[str] | None, path: str | None, reading: ReadingFor, *, ids: bool
 ) -> Baskets:
     """Return the baskets of a file, or the one basket of --given."""
     require(path is None or not given, "items come from a file of baskets or from --given, not from both")
     if path is not None:
         return Source(path, reading).read_for(kernel, ids=ids)
-    found = item_ids(kernel, given, ids=ids, unknown=getattr(reading, "unknown", "error"))
+    found = item_ids(kernel, given, ids=ids, unknown=reading.unknown)
     return Baskets.from_lists([found], n_items=kernel.n_items, labels=kernel.labels)
 
 

@@ -81,9 +81,9 @@ def cell(value: object) -> str:
     return str(value)
 
 
-def progress(total: int, what: str, *, done: int = 0, show: bool = True) -> AbstractContextManager[ProgressBar]:
+def progress(total: int, what: str, *, show: bool = True) -> AbstractContextManager[ProgressBar]:
     """Return a progress bar, shown if standard error is a terminal."""
-    return progress_bar(total, what, done=done, show=show and Console(stderr=True).is_interactive, keep=False)
+    return progress_bar(total, what, show=show and Console(stderr=True).is_interactive, keep=False)
 
 
 @contextmanager
