@@ -19,6 +19,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple
     pytest.importorskip("fastapi", reason="needs fastapi: pip install 'ndpp[serve]'")
     pytest.importorskip("httpx", reason="needs httpx: pip install 'ndpp[dev]'")
     from ndpp.serve.app import create_app
+    from ndpp.serve.model import Settings
     from servers import serving
 
     folder = tmp_path_factory.mktemp("doors")
@@ -33,7 +34,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple
                 "category_of": folder / "categories.csv", "table": folder / "products.csv",
                 "customers": path.with_suffix(".customers"),
             }  # fmt: skip
-            found[name] = (law, path, stack.enter_context(serving(create_app(path, **files))))
+            found[name] = (law, path, stack.enter_context(serving(create_app(Settings(path, **files)))))
         yield found
 
 

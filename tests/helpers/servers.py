@@ -145,12 +145,12 @@ def serving(app: Any, *, loading: bool = False) -> Iterator[str]:
     """
     import uvicorn
 
-    from ndpp.serve.limits import Limits
+    from ndpp.serve.model import Settings
     from ndpp.serve.run import PatientProtocol
 
     work = app.app.state.work
-    if work.limits == Limits():
-        work.limits = Limits(HANG_SECONDS)
+    if work.seconds == Settings("").seconds:
+        work.seconds = HANG_SECONDS
     with socket.create_server(("127.0.0.1", 0)) as bound:
         server = uvicorn.Server(uvicorn.Config(app, http=PatientProtocol, log_config=None, server_header=False))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})

@@ -11,6 +11,7 @@ import ndpp
 from ndpp import answers
 from ndpp.answers.heard import Heard
 from ndpp.serve.app import create_app
+from ndpp.serve.model import Settings
 from servers import get, post, serving
 
 HOURS = {"hour": ("8", "20")}
@@ -26,7 +27,7 @@ def law(mixture) -> ndpp.Mixture:
 def url(law, tmp_path_factory):
     path = tmp_path_factory.mktemp("context") / "trips.safetensors"
     ndpp.save(law, path)
-    with serving(create_app(path)) as url:
+    with serving(create_app(Settings(path))) as url:
         yield url
 
 

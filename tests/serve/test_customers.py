@@ -13,6 +13,7 @@ from ndpp.baskets.orders import Orders
 from ndpp.cli.app import run
 from ndpp.datasets import shelf_kernel
 from ndpp.serve.app import create_app
+from ndpp.serve.model import Settings
 from patience import until
 from servers import Server, get, post, serving
 
@@ -84,7 +85,7 @@ def test_nothing_of_a_customer_is_logged_and_nothing_is_left_of_a_deleted_one(sh
 
 def test_a_better_file_of_customers_is_taken_and_a_spoilt_one_is_not(shop, caplog):
     law = shelf_kernel()
-    with serving(create_app(shop / "shop.safetensors", customers=shop / "shop.customers")) as url:
+    with serving(create_app(Settings(shop / "shop.safetensors", customers=shop / "shop.customers"))) as url:
         assert get(f"{url}/api/model").json()["customers"] == 2
         checksum = get(f"{url}/ready").json()["checksum"]
         (shop / "spoilt").write_bytes(b"nothing of the kind")

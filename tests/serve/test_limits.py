@@ -13,7 +13,7 @@ import pytest
 import ndpp
 from ndpp.serve.app import create_app
 from ndpp.serve.limits import BASKET_LIMITS, CATEGORIES
-from ndpp.serve.model import Served
+from ndpp.serve.model import Served, Settings
 from patience import until
 from servers import get, post, serving
 
@@ -39,7 +39,7 @@ def url(table) -> Iterator[str]:
     rng = np.random.default_rng(0)
     kernel = ndpp.LowRankKernel(rng.normal(size=(N, 20)), np.eye(20), labels=[f"item {i}" for i in range(N)])
     ndpp.save(kernel, table.parent / "model")
-    with serving(create_app(table.parent / "model", table=table)) as url:
+    with serving(create_app(Settings(table.parent / "model", table=table))) as url:
         yield url
 
 
@@ -115,8 +115,8 @@ def test_factors_of_the_server_are_read_and_read_again(table, url):
     factors = table.parent / "factors.csv"
     factors.write_text("item,factor\nitem 1,0\nnew item,2\n")
     with pytest.warns(ndpp.errors.DataWarning, match="skipped 1 unknown item, such as 'new item'"):
-        Served.load(table.parent / "model", None, None, factors)
-    app = create_app(table.parent / "model", boost=factors)
+        Served.load(Settings(table.parent / "model", boost=factors))
+    app = create_app(Settings(table.parent / "model", boost=factors))
     with serving(app) as url:
         law = ndpp.load(table.parent / "model")
         plain = get(f"{url}/api/related", params={"item": "item 1"}).json()

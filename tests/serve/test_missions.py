@@ -12,7 +12,7 @@ import ndpp
 from ndpp import answers
 from ndpp.errors import PrecisionError
 from ndpp.serve.app import create_app
-from ndpp.serve.model import Served
+from ndpp.serve.model import Served, Settings
 from ndpp.serve.work import GIVES_WAY, UnderWay
 from patience import HANG_SECONDS, until
 from servers import BREAKFAST, get, post, serving
@@ -22,7 +22,7 @@ from servers import BREAKFAST, get, post, serving
 def url(mixture, tmp_path_factory):
     path = tmp_path_factory.mktemp("mixture") / "trips.safetensors"
     ndpp.save(mixture, path)
-    with serving(create_app(path)) as url:
+    with serving(create_app(Settings(path))) as url:
         yield url
 
 
@@ -68,7 +68,7 @@ def test_a_mixture_answers_before_its_sizes_are_known(monkeypatch, tmp_path):
     ndpp.save(mixture, tmp_path / "m")
     found = type(mixture).size_distribution
     monkeypatch.setattr(type(mixture), "size_distribution", lambda law: may_end.wait(HANG_SECONDS) and found(law))
-    with serving(create_app(tmp_path / "m")) as url:
+    with serving(create_app(Settings(tmp_path / "m"))) as url:
         answer = post(f"{url}/api/probability", json={"basket": [1, 2]}).raise_for_status().json()
         assert answer["log_prob"] == pytest.approx(mixture.log_prob([1, 2]))
         assert (answer["size_probability"], answer["at_most"], answer["log_prob_of_size"]) == (None, None, None)
@@ -91,10 +91,10 @@ def test_a_size_distribution_that_cannot_be_computed(monkeypatch, tmp_path, capl
     monkeypatch.setattr(type(mixture), "size_distribution", fail)
     if n_components == 2:
         with pytest.raises(PrecisionError, match="too few digits"):
-            Served.load(tmp_path / "m")
+            Served.load(Settings(tmp_path / "m"))
         return
     with caplog.at_level("ERROR", logger="ndpp.serve"):
-        served = Served.load(tmp_path / "m")
+        served = Served.load(Settings(tmp_path / "m"))
         until(lambda: caplog.records)
     assert served.sizes is None
     assert "no size distribution" in caplog.text
@@ -107,7 +107,7 @@ def test_a_mixture_over_families_is_served(tmp_path):
     X, state_odds = rng.normal(size=(4, 2)), rng.gamma(1.0, 0.05, size=(3, 8))
     law = ndpp.FamilyMixture(state_odds, item_odds, families, states, X, skew, weights=[0.5, 0.3, 0.2])
     ndpp.save(law, tmp_path / "m")
-    with serving(create_app(tmp_path / "m")) as url:
+    with serving(create_app(Settings(tmp_path / "m"))) as url:
         found = post(f"{url}/api/recommend", json={"basket": [1], "n": 4}).raise_for_status().json()["items"]
         best = ndpp.recommend(law, [1], n=4)
         assert [row["item"] for row in found] == best.items.tolist()

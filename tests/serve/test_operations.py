@@ -23,8 +23,7 @@ from ndpp._stop import look
 from ndpp.datasets import make_kernel, shelf_kernel
 from ndpp.errors import InvalidInputError
 from ndpp.serve.app import create_app
-from ndpp.serve.limits import Limits
-from ndpp.serve.model import Served, stamp
+from ndpp.serve.model import Served, Settings, stamp
 from ndpp.serve.run import PatientProtocol
 from patience import HANG_SECONDS, until
 from servers import get, post, serving
@@ -79,7 +78,7 @@ def test_it_listens_before_the_model_is_loaded(model, monkeypatch):
     """Health is answered from the first moment, readiness and questions once there is a model."""
     go, load = threading.Event(), Served.load
     monkeypatch.setattr(Served, "load", lambda *files: go.wait(HANG_SECONDS) and load(*files))
-    with serving(create_app(model), loading=True) as url:
+    with serving(create_app(Settings(model)), loading=True) as url:
         assert get(f"{url}/health").json() == {"status": "ok"}
         for path in ("/ready", "/api/items", "/api/related?item=tea"):
             found = get(f"{url}{path}")
@@ -101,7 +100,7 @@ def test_a_file_that_cannot_be_loaded_is_the_reason_and_a_better_one_is_taken(mo
     broken, path = bytearray(model.read_bytes()), tmp_path / "model.safetensors"
     broken[-1] ^= 1
     path.write_bytes(broken)
-    with serving(create_app(path), loading=True) as url:
+    with serving(create_app(Settings(path)), loading=True) as url:
         until(lambda: "cannot be loaded" in get(f"{url}/ready").json()["detail"])
         (tmp_path / "good").write_bytes(model.read_bytes())
         (tmp_path / "good").replace(path)
@@ -119,7 +118,7 @@ def test_every_request_is_a_line_of_json_without_what_was_asked(api, server):
 
 def test_a_request_that_takes_too_long_is_told_so_and_its_thread_comes_free(model, endless):
     begun, stopped, _ = endless
-    app = create_app(model, limits=Limits(seconds=0.3, threads=1))
+    app = create_app(Settings(model, seconds=0.3, threads=1))
 
     def draws_in_vain() -> bool:
         response = post(f"{url}/api/sample", json={"n": 3})
@@ -138,7 +137,7 @@ def test_a_request_that_takes_too_long_is_told_so_and_its_thread_comes_free(mode
 
 def test_work_ends_when_the_client_goes_away(model, endless):
     begun, stopped, _ = endless
-    with serving(create_app(model, limits=Limits(seconds=HANG_SECONDS, threads=1))) as url:
+    with serving(create_app(Settings(model, seconds=HANG_SECONDS, threads=1))) as url:
         where = httpx.URL(url)
         with socket.create_connection((where.host, where.port)) as connection:
             head = b"POST /api/sample HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -151,7 +150,7 @@ def test_work_ends_when_the_client_goes_away(model, endless):
 
 def test_a_queue_that_is_full_turns_requests_away_and_the_loop_goes_on(model, endless):
     _, _, released = endless
-    app = create_app(model, limits=Limits(seconds=HANG_SECONDS, threads=1, waiting=1))
+    app = create_app(Settings(model, seconds=HANG_SECONDS, threads=1, waiting=1))
     with serving(app) as url, ThreadPoolExecutor(4) as pool:
         asked = [pool.submit(post, f"{url}/api/sample", json={}) for _ in range(4)]
         until(lambda: sum(future.done() for future in asked) == 2)  # turned away, while one is drawn and one waits
@@ -165,8 +164,8 @@ def test_a_queue_that_is_full_turns_requests_away_and_the_loop_goes_on(model, en
 
 def test_quick_questions_do_not_wait_for_draws(model, endless):
     begun, _, released = endless
-    limits = Limits(seconds=HANG_SECONDS, threads=1)
-    with serving(create_app(model, limits=limits)) as url, ThreadPoolExecutor(3) as pool:
+    settings = Settings(model, seconds=HANG_SECONDS, threads=1)
+    with serving(create_app(settings)) as url, ThreadPoolExecutor(3) as pool:
         asked = [pool.submit(post, f"{url}/api/complete", json={"basket": ["tea"], "size": 4}) for _ in range(3)]
         assert begun.wait(HANG_SECONDS)
         assert post(f"{url}/api/recommend", json={"basket": ["tea"]}).status_code == 200
@@ -177,7 +176,7 @@ def test_quick_questions_do_not_wait_for_draws(model, endless):
 
 def test_more_items_than_an_answer_holds_are_refused_before_they_are_drawn(model, monkeypatch):
     monkeypatch.setattr("ndpp.serve.app.DRAWN_ITEMS", 20)
-    with serving(create_app(model)) as url:
+    with serving(create_app(Settings(model))) as url:
         assert post(f"{url}/api/sample", json={"n": 5, "size": 4}).status_code == 200
         refused = post(f"{url}/api/sample", json={"n": 6, "size": 4})
         batch = {"task": "complete", "baskets": [[], []], "n": 6, "size": 4}
@@ -221,7 +220,7 @@ def test_an_unexpected_failure_is_a_problem_without_particulars(model, monkeypat
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("secret particulars")
 
-    with serving(create_app(model)) as url, caplog.at_level(logging.ERROR):
+    with serving(create_app(Settings(model))) as url, caplog.at_level(logging.ERROR):
         monkeypatch.setattr(Served, "draw", fail)
         response = post(f"{url}/api/sample", json={})
     assert response.status_code == 500
@@ -251,7 +250,7 @@ def test_a_model_replaced_under_load_loses_no_request(tmp_path):
                     seen.append(response.json()["items"][0]["item"])
                 time.sleep(0.01)
 
-    with serving(create_app(path)) as url, ThreadPoolExecutor(2) as pool:
+    with serving(create_app(Settings(path))) as url, ThreadPoolExecutor(2) as pool:
         asking = [pool.submit(ask, url) for _ in range(2)]
         for i in range(10):
             for _ in range(5):
@@ -271,7 +270,7 @@ def test_a_table_of_categories_is_read_with_the_model_and_when_it_is_replaced(tm
     ndpp.save(kernel, path)
     table.write_text("item,kind\nbread,bakery\n")
     with pytest.raises(InvalidInputError, match="The file needs the columns 'item' and 'category'"):
-        Served.load(path, table)
+        Served.load(Settings(path, category_of=table))
 
     def write(drinks: tuple[str, ...]) -> None:
         lines = [f"{label},{'drinks' if label in drinks else 'food'}\n" for label in kernel.labels]
@@ -279,7 +278,7 @@ def test_a_table_of_categories_is_read_with_the_model_and_when_it_is_replaced(tm
         (tmp_path / "new").replace(table)
 
     write(("tea", "coffee"))
-    with serving(create_app(path, category_of=table)) as url:
+    with serving(create_app(Settings(path, category_of=table))) as url:
         asked = {"basket": ["bread"], "categories": ["drinks"]}
         found = post(f"{url}/api/recommend", json=asked).json()["items"]
         assert {row["item"] for row in found} == {"tea", "coffee"}
@@ -307,7 +306,7 @@ def test_a_spoilt_file_is_refused_and_the_old_model_goes_on(tmp_path, monkeypatc
             raise
 
     monkeypatch.setattr("ndpp.serve.model.stamp", look_at)
-    with serving(create_app(path)) as url:
+    with serving(create_app(Settings(path))) as url:
         path.write_bytes(path.read_bytes()[:-8])
         until(lambda: counted(url).get('ndpp_model_reloads_total{outcome="refused"}'))
         assert get(f"{url}/api/model").json()["n_items"] == 12
@@ -331,7 +330,7 @@ def test_a_spoilt_file_is_refused_and_the_old_model_goes_on(tmp_path, monkeypatc
 def test_no_file_ends_the_watch(tmp_path, monkeypatch, caplog):
     path, load = tmp_path / "model.safetensors", ndpp.load
     ndpp.save(shelf_kernel(), path)
-    with serving(create_app(path)) as url, caplog.at_level(logging.ERROR):
+    with serving(create_app(Settings(path))) as url, caplog.at_level(logging.ERROR):
         monkeypatch.setattr("ndpp.load", lambda _: [][0])
         path.touch()
         until(lambda: counted(url).get('ndpp_model_reloads_total{outcome="refused"}'))
@@ -345,7 +344,7 @@ def test_no_file_ends_the_watch(tmp_path, monkeypatch, caplog):
 
 def test_a_client_that_leaves_or_does_not_read_is_no_error(model, monkeypatch, caplog):
     monkeypatch.setattr("ndpp.serve.gate.SEND_SECONDS", 0.3)
-    with serving(create_app(model)) as url, caplog.at_level(logging.ERROR):
+    with serving(create_app(Settings(model))) as url, caplog.at_level(logging.ERROR):
         where = httpx.URL(url)
         with socket.create_connection((where.host, where.port)) as connection:
             connection.sendall(b"POST /api/recommend HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")

@@ -13,6 +13,7 @@ import pytest
 import ndpp
 from ndpp.baskets.orders import Orders
 from ndpp.serve.app import create_app
+from ndpp.serve.model import Settings
 from patience import HANG_SECONDS
 from servers import ODD, serving
 
@@ -495,7 +496,7 @@ def test_limits_are_kept_and_what_is_wrong_with_them_is_told_in_its_card(browser
         for label in kernel.labels
     )
     (tmp_path / "products.csv").write_text(f"item,kind,price\n{rows}", encoding="utf-8")
-    with serving(create_app(model, table=tmp_path / "products.csv")) as url:
+    with serving(create_app(Settings(model, table=tmp_path / "products.csv"))) as url:
         page, errors = browser.new_page(viewport={"width": 1440, "height": 900}, reduced_motion="reduce"), []
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
         page.set_default_timeout(PATIENCE)
@@ -544,7 +545,7 @@ def test_recommendations_for_a_customer(browser, kernel, model, tmp_path):
     )
     baskets = ndpp.Baskets.from_lists([["pesto", "tea"], ["pesto"], ["rice"], ["pesto"]], labels=kernel.labels)
     ndpp.Customers(kernel).update(Orders(baskets, ["<b>17", "<b>17", "18", "<b>17"])).save(tmp_path / "customers")
-    with serving(create_app(model, customers=tmp_path / "customers")) as url:
+    with serving(create_app(Settings(model, customers=tmp_path / "customers"))) as url:
         context = browser.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
         page, asked, errors = context.new_page(), [], []
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
@@ -596,7 +597,7 @@ def test_answers_in_a_context(browser, mixture, tmp_path):
     shifts = np.array([[1.5, -1.5], [-1.5, 1.5], [0.5, -0.5], [-0.5, 0.5]])
     law = mixture.with_context(levels, shifts)
     ndpp.save(law, tmp_path / "trips")
-    with serving(create_app(tmp_path / "trips")) as url:
+    with serving(create_app(Settings(tmp_path / "trips"))) as url:
         context = browser.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
         page, asked, errors = context.new_page(), [], []
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
@@ -677,7 +678,7 @@ def test_answers_in_a_context(browser, mixture, tmp_path):
 def test_missions_are_shown_as_text(browser, mixture, tmp_path):
     """The missions of the model, and those that the basket probably belongs to; a name is text, whatever it looks like."""
     ndpp.save(mixture, tmp_path / "trips")
-    with serving(create_app(tmp_path / "trips")) as url:
+    with serving(create_app(Settings(tmp_path / "trips"))) as url:
         page, errors = browser.new_page(reduced_motion="reduce"), []
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
         page.set_default_timeout(PATIENCE)
@@ -707,7 +708,7 @@ def test_fifty_thousand_items(browser, tmp_path):
         ndpp.LowRankKernel(X, np.eye(6) + np.triu(np.ones((6, 6)), 1) - np.tril(np.ones((6, 6)), -1), labels=labels),
         tmp_path / "m",
     )
-    with serving(create_app(tmp_path / "m")) as url:
+    with serving(create_app(Settings(tmp_path / "m"))) as url:
         page = browser.new_page(reduced_motion="reduce")
         page.set_default_timeout(PATIENCE)
         page.goto(url)

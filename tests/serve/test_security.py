@@ -18,6 +18,7 @@ from ndpp.errors import InvalidInputError
 from ndpp.serve import gate, run
 from ndpp.serve.app import create_app
 from ndpp.serve.gate import read_token
+from ndpp.serve.model import Settings
 from ndpp.serve.run import PatientProtocol
 from patience import HANG_SECONDS, until
 from servers import get, post, request, serving
@@ -27,8 +28,10 @@ BASIC = base64.b64encode(f"anyone:{TOKEN}".encode()).decode()
 
 
 @pytest.fixture(scope="module")
-def guarded(model):
-    with serving(create_app(model, token=TOKEN)) as url:
+def guarded(model, tmp_path_factory):
+    token = tmp_path_factory.mktemp("token") / "token.txt"
+    token.write_text(TOKEN)
+    with serving(create_app(Settings(model, token_file=token))) as url:
         yield url
 
 
@@ -165,7 +168,7 @@ def test_redirects_do_not_repeat_the_host(guarded):
 
 def test_a_slow_body_is_given_up(model, monkeypatch):
     monkeypatch.setattr(gate, "BODY_SECONDS", 0.3)
-    with serving(create_app(model)) as url:
+    with serving(create_app(Settings(model))) as url:
         found = talk(url, POST + b"Content-Length: 100\r\n\r\n{")
         assert found.startswith(b"HTTP/1.1 408 ")
         assert b"urn:ndpp:problem:slow-request" in found
@@ -173,7 +176,7 @@ def test_a_slow_body_is_given_up(model, monkeypatch):
 
 def test_slow_headers_are_given_up(model, monkeypatch):
     monkeypatch.setattr(run, "HEADER_SECONDS", 0.3)
-    with serving(create_app(model), loading=True) as url, contextlib.suppress(ConnectionError):
+    with serving(create_app(Settings(model)), loading=True) as url, contextlib.suppress(ConnectionError):
         # An error, where a busy machine is given up before it has sent anything.
         assert talk(url, b"GET /health HTTP/1.1\r\nHost: loc") == b""
 
@@ -188,7 +191,7 @@ def test_a_connection_is_kept_as_long_as_requests_come(model, monkeypatch):
         begin(protocol, transport)
 
     monkeypatch.setattr(PatientProtocol, "connection_made", noted)
-    with serving(create_app(model)) as url, connect(url) as connection:
+    with serving(create_app(Settings(model))) as url, connect(url) as connection:
         for _ in range(3):
             connection.sendall(NEXT)
             found = b""

@@ -1,4 +1,4 @@
-"""What tables say about items: groups, such as categories, factors, and all columns."""
+"""What files say about items: lists of them, and tables of groups, such as categories, of factors, and of anything else."""
 
 from __future__ import annotations
 
@@ -7,11 +7,30 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ndpp.baskets.files import read_table
+from ndpp._types import IntArray
+from ndpp.baskets.files import format_of, name_of, read_lines, read_table, unquoted
 from ndpp.baskets.frames import PathOrFile
 from ndpp.baskets.labels import Rules, encode, many, word_of
 from ndpp.baskets.lines import ColumnTable
 from ndpp.errors import DataWarning, InvalidInputError, UnknownItemError, UnknownLabelError
+
+
+def read_items(
+    source: PathOrFile,
+    n_items: int,
+    labels: Sequence[str] | None,
+    *,
+    encoding: str | None = None,
+    unknown: str = "error",
+) -> IntArray:
+    """Return the items of a file, ascending: one per line of a text file, or the column ``item`` of a table."""
+    if format_of(source, None) == "text":
+        words = [unquoted(line.strip()) for line in read_lines(source, encoding) if line.strip()]
+        table = ColumnTable(name_of(source), ("item",), {"item": words})
+    else:
+        advice = "A list of items is the column 'item' of a table, or a text file with an item per line"
+        table = read_table(source, encoding, also=(), advice=advice)
+    return np.unique(np.array(_rows_of(table, n_items, labels, unknown, is_repeated=True)[1], np.int64))
 
 
 def read_groups(
@@ -98,7 +117,8 @@ def _rows_of(
         if unknown == "error":
             error: Exception = UnknownItemError(int(new), n_items) if labels is None else UnknownLabelError(new, labels)
             raise InvalidInputError(f"{name}: {error}", advice="Leave such items out with {unknown:'skip'}")
-        text = f"{name}: skipped {many(int((~known).sum()), 'unknown item')}, such as {new!r}"
+        n_new = len({words[row] for row in rows[~known].tolist()})
+        text = f"{name}: skipped {many(n_new, 'unknown item')}, such as {new!r}"
         warnings.warn(text, DataWarning, stacklevel=3)
     elif not known.any():
         there = f"such as {labels[0]!r}" if labels else f"0 to {n_items - 1}"

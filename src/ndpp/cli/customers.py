@@ -1,4 +1,4 @@
-"""``ndpp customers``: what is known of each customer, in a file beside the model; and the options that name one."""
+"""``ndpp customers``: what is known of each customer, in a file beside the model."""
 
 from __future__ import annotations
 
@@ -6,27 +6,24 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ndpp._atomic import one_writer, replacing
 from ndpp._show import Table
-from ndpp.answers.conditions import Said
 from ndpp.baskets.orders import Orders
 from ndpp.cli import options as o
-from ndpp.cli.files import LEAVE_OUT, OTHER_FORMATS, Law, Source, check_output, load_model, require
+from ndpp.cli.files import OTHER_FORMATS, Law, Source, check_output, load_model
 from ndpp.cli.output import Report, emit, working
 from ndpp.customers import Customers
-from ndpp.errors import InvalidInputError, UnknownLabelError
 
 ORDERS = (
     "Order lines: CSV or Parquet with columns of the basket, the item, the customer and the time; - is standard input."
 )
-HISTORY = "A file of one customer's baskets, oldest first, instead of --customer."
-OrderFile = Annotated[str, typer.Argument(metavar="ORDERS", help=ORDERS, show_default=False)]
+OrderFile = Annotated[str, typer.Argument(metavar="ORDERS", help=ORDERS)]
 CustomerFile = Annotated[
-    Path, typer.Argument(metavar="CUSTOMERS", help="A file that [bold]ndpp customers fit[/] wrote.", show_default=False)
+    Path, typer.Argument(metavar="CUSTOMERS", help="A file that [bold]ndpp customers fit[/] wrote.")
 ]
 Written = Annotated[Path | None, o.file("The file to write; default: CUSTOMERS itself.", "--output", "-o")]
 
@@ -35,61 +32,20 @@ Written = Annotated[Path | None, o.file("The file to write; default: CUSTOMERS i
 class OrderReading(o.ReadingFor):
     """How order lines are read."""
 
-    customer: Annotated[str, typer.Option(metavar="NAME", help="Column of the customer.")] = "customer"
-    time: Annotated[str | None, typer.Option(metavar="NAME", help="Column of the time, such as 2026-03-01 12:30.")] = (
-        "time"
-    )
+    customer: Annotated[str, o.word("Column of the customer.")] = "customer"
+    time: Annotated[str | None, o.word("Column of the time, such as 2026-03-01 12:30.")] = "time"
 
 
-@dataclass(frozen=True)
-class Who:
-    """Whose basket it is."""
-
-    customers: Annotated[
-        Path | None, o.file("A file of customers, as written by [bold]ndpp customers fit[/], for --customer.")
-    ] = None
-    customer: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="The customer's id, as in the orders.", show_default=False)
-    ] = None
-    history: Annotated[str | None, o.file(HISTORY)] = None
-
-    @property
-    def files(self) -> tuple[str | Path | None, ...]:
-        """What is read."""
-        return self.customers, self.history
-
-    def load(self, law: Law) -> Customers | None:
-        """Return the file of customers, None if none was named."""
-        named = self.customer or self.history is not None
-        require(self.customers is not None or not named, "--customer and --history need --customers FILE")
-        require(not (self.customer and self.history is not None), "use either --customer or --history")
-        return None if self.customers is None else Customers.load(self.customers, law)
-
-    def asked(self, law: Law, *, ids: bool, unknown: str = "error") -> Said:
-        """Return the customer, or the history of one, as the questions of :mod:`ndpp.answers` take it."""
-        if self.history is not None:
-            baskets = Source(self.history, o.ReadingFor(unknown=o.Unknown(unknown))).read_for(law, ids=ids)
-            return {"history": baskets.to_lists()}
-        require(self.customer is None or len(self.customer) < 2, "name one customer here")
-        return {"customer": self.customer[0] if self.customer else None}
-
-
-def read_orders(law: Law, path: str, reading: OrderReading, *, ids: bool = False) -> Orders:
+def read_orders(law: Law, path: str, reading: OrderReading) -> Orders:
     """Return order lines over the items of a model."""
-    by_id = ids or law.labels is None
-    catalogue: dict[str, Any] = {"n_items": law.n_items, "as_labels": False} if by_id else {"labels": law.labels}
-    try:
-        with working("reading the orders"):
-            found = Source(path, reading).read(**catalogue)
-    except UnknownLabelError as unknown:
-        raise InvalidInputError(f"{path}: {unknown}", advice=LEAVE_OUT) from None
-    return found.with_labels(law.labels) if by_id else found
+    with working("reading the orders"):
+        return Source(path, reading).read_for(law, ids=None)
 
 
 def customers_fit(
     model: o.Model,
     orders: OrderFile,
-    output: Annotated[Path, o.file("The file of customers to write.", "--output", "-o", show_default=False)],
+    output: Annotated[Path, o.file("The file of customers to write.", "--output", "-o")],
     seed: o.Seed = 0,
     json: o.Json = False,
     *,
@@ -131,7 +87,7 @@ def customers_update(
 def customers_forget(
     model: o.Model,
     customers: CustomerFile,
-    ids: Annotated[list[str], typer.Argument(metavar="ID", help="The customer's id.", show_default=False)],
+    ids: Annotated[list[str], typer.Argument(metavar="ID", help="The customer's id.")],
     output: Written = None,
     json: o.Json = False,
 ) -> None:

@@ -13,7 +13,6 @@ from ndpp._types import Items
 from ndpp.baskets import Baskets
 from ndpp.cli import files
 from ndpp.cli import options as o
-from ndpp.cli.customers import Who
 from ndpp.cli.deliver import BasketOutput, Starts, deliver
 from ndpp.cli.lists import Lists
 from ndpp.laws.law import Law
@@ -80,7 +79,6 @@ def sample(
     size: o.Size = None,
     given: o.Given = None,
     conditions: o.ConditionOptions,
-    who: Who,
     sampler: Annotated[str, sampler_option("Sampler", SPECS)] = EXACT.name,
     steps: Steps = None,
     start: WalkStart = "uniform",
@@ -109,10 +107,10 @@ def sample(
       ndpp sample model.safetensors -n 500 | ndpp evaluate model.safetensors -
     """
     law = files.load_model(model)
-    target = BasketOutput.checked(writing, law.labels, model, *conditions.files, *who.files, first=first)
+    target = BasketOutput.checked(writing, law.labels, model, *conditions.files, first=first)
     lists = Lists(conditions, writing.ids, encoding, unknown)
     fixed = files.item_ids(law, given, ids=writing.ids)
-    heard = lists.heard(law, law.one_basket(fixed), who)
+    heard = lists.heard(law, law.one_basket(fixed))
     own, asked = heard.drawing(size)
     request = Request(size, fixed, steps, start, drawing.device)
     ready = prepare(sampler, own.law, request, asked["exclude"], heard.limits)
@@ -139,7 +137,6 @@ def complete(
     size: o.Size = None,
     add: Annotated[int | None, o.number("Items to add to each basket, instead of --size.")] = None,
     conditions: o.ConditionOptions,
-    who: Who,
     drawing: o.Drawing,
     first: Annotated[int, o.number(FIRST)] = 0,
     writing: o.Writing,
@@ -157,11 +154,11 @@ def complete(
     """
     law = files.load_model(model)
     files.require(size is None or add is None, "use either --size, for the whole basket, or --add, for the new items")
-    target = BasketOutput.checked(writing, law.labels, model, baskets, *conditions.files, *who.files, first=first)
+    target = BasketOutput.checked(writing, law.labels, model, baskets, *conditions.files, first=first)
     starts = files.given_baskets(law, given, baskets, reading, ids=writing.ids)
     target = target._replace(starts=Starts(starts, number, from_file=baskets is not None))
     lists = Lists(conditions, writing.ids, reading.encoding, reading.unknown)
-    heard = lists.heard(law, starts, who)
+    heard = lists.heard(law, starts)
     own, _ = heard.drawing(None)
     sizes = [size if add is None else n_given + add for n_given in starts.sizes.tolist()]
     if baskets is not None:

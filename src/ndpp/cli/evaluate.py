@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, cast
 
 import numpy as np
 import typer
@@ -15,13 +15,16 @@ from ndpp.baskets.labels import many
 from ndpp.baskets.lines import CALENDAR
 from ndpp.cli import options as o
 from ndpp.cli.draw import WALKS, Steps, WalkStart, prepare, sampler_option
-from ndpp.cli.files import Law, Source, check_table, load_kernel, load_model_at, require
+from ndpp.cli.files import Law, Source, check_table, context_of, load_kernel, load_model, require
 from ndpp.cli.output import Report, emit, working
 from ndpp.errors import InvalidInputError
+from ndpp.samplers import Walk
 from ndpp.samplers.registry import WALK, Request
 
 if TYPE_CHECKING:
+    from ndpp.diagnostics.agreement import Agreement
     from ndpp.metrics import Comparison
+    from ndpp.metrics.ranking import RankOptions
 
 VALIDATION = (
     "Baskets that choose the penalty of the baseline EASE, none of those in BASKETS; default: a penalty of 100."
@@ -40,11 +43,11 @@ def evaluate(
     validation: Annotated[str | None, o.file(VALIDATION)] = None,
     top: Annotated[int, o.number("Rank within which a held-out item counts as found.", least=1)] = 10,
     holdout: Annotated[Literal["random", "largest-id"], typer.Option(help=HELD_OUT)] = "random",
-    level: Annotated[float, o.number("Level of the intervals.", max=1.0)] = 0.95,
+    level: Annotated[float, o.number("Level of the intervals.", most=1.0)] = 0.95,
     bootstrap: Annotated[int, o.number("Resamples for the intervals.")] = 1000,
     seed: o.Seed = 0,
     at: o.At = None,
-    time: Annotated[str | None, typer.Option(metavar="NAME", help=TIME, show_default=False)] = None,
+    time: Annotated[str | None, o.word(TIME)] = None,
     output: o.Output = None,
     json: o.Json = False,
     ids: o.Ids = False,
@@ -65,10 +68,10 @@ def evaluate(
     """
     check_table(output, model, baskets, train, validation)
     require(validation is None or train is not None, "--validation is for the baselines, which need --train")
-    options: dict[str, Any] = {"k": top, "holdout": holdout, "level": level, "n_boot": bootstrap, "rng": seed}
-    law, source = load_model_at(model, at, reading.unknown), Source(baskets, reading)
+    law, source = load_model(model).at(context_of(at), unknown=reading.unknown), Source(baskets, reading)
+    options: RankOptions = {"holdout": holdout, "level": level, "n_boot": bootstrap, "rng": seed}
     with working("evaluating"):
-        judged, found, notes = compare(law, source, train, validation, ids=ids, time=time, **options)
+        judged, found, notes = compare(law, source, train, validation, ids=ids, time=time, k=top, **options)
     results = [
         {"model": own.name, "metric": estimate.name, **{n: v for n, v in asdict(estimate).items() if n != "name"}}
         for own in found.rows
@@ -91,8 +94,8 @@ def compare(
     *,
     ids: bool,
     time: str | None = None,
-    level: float = 0.95,
-    **options: Any,
+    k: int = 10,
+    **options: Unpack[RankOptions],
 ) -> tuple[Baskets, Comparison, list[str]]:
     """Compare a model with simple ones, made from the baskets of --train or else from itself; return the baskets, the result and notes."""
     from ndpp import metrics
@@ -111,8 +114,8 @@ def compare(
         models["item-item cosine"] = metrics.item_item_cosine(seen)
         if law.n_items <= MAX_ITEMS:
             models[EASE] = metrics.ease(seen, validation=other)
-    found = metrics.compare_models(models, test, level=level, **options)
-    notes = [*found.notes(), f"± is half the width of a {level:.0%} interval."]
+    found = metrics.compare_models(models, test, k=k, **options)
+    notes = [*found.notes(), f"± is half the width of a {options.get('level', 0.95):.0%} interval."]
     notes += context_notes(law, test, source.name)
     if train is not None and EASE not in models:
         notes.append(f"{EASE} is left out: it takes the square of {law.n_items:,} items in memory.")
@@ -169,7 +172,7 @@ def diagnose(
     check_table(output, model)
     kernel = load_kernel(model, "its samples are exact, and only walks on a single kernel need a diagnosis")
     size = int(np.argmax(kernel.size_distribution()[2:])) + 2 if size is None else size
-    ready: Any = prepare(walk, kernel, Request(size=size, steps=steps, start=start))
+    ready = cast(Walk, prepare(walk, kernel, Request(size=size, steps=steps, start=start)))
     show = sys.stderr.isatty()
     found = diagnostics.diagnose_walk(ready, n_chains=chains, n_draws=number, rng=seed, n_jobs=jobs, progress=show)
     long = found.chains
@@ -189,5 +192,5 @@ def diagnose(
     emit(Report(data, table, notes=[*str(found).splitlines(), verdict, JUDGED]), output, as_json=json)
 
 
-def _agreement(found: Any) -> dict[str, Any]:
+def _agreement(found: Agreement) -> dict[str, Any]:
     return {name: getattr(found, name) for name in ("agrees", "largest", "limit", "worst", "n_draws")}

@@ -73,7 +73,7 @@ class Source(NamedTuple):
         columns = Columns()._asdict() if format_of(path, self.reading.from_) == "text" else {}
         return Source(path, replace(self.reading, **columns), may_differ=True)
 
-    def read(self, **options: Any) -> Orders:
+    def read(self, **options: object) -> Orders:
         """Return the orders; ``options`` are those of ``Orders.read``, and ``items``, a file of labels."""
         how: dict[str, Any] = {**vars(self.reading), **options}
         format = how.pop("from_")
@@ -92,15 +92,19 @@ class Source(NamedTuple):
             unknown.advice = f"Is this the catalogue of the model? {LEAVE_OUT}"
             raise
 
-    def read_for(self, kernel: Law | Baskets, *, ids: bool, **context: Any) -> Orders:
-        """Return the baskets over the items of a model, or of other baskets, in context as :meth:`read` takes it."""
+    def read_for(self, kernel: Law | Baskets, *, ids: bool | None, **context: object) -> Orders:
+        """Return the baskets over the items of a model, or of other baskets, in context as :meth:`read` takes it.
+
+        ``ids`` is None where the command has no --ids.
+        """
         if kernel.labels is None or ids:
             made = self.read(**context, n_items=kernel.n_items, as_labels=False)
             return made.with_labels(kernel.labels)
         try:
             return self.read(**context, labels=kernel.labels, as_labels=True)
         except UnknownLabelError as unknown:
-            advice = "If the baskets hold ids, use --ids." if unknown.label.isdigit() else LEAVE_OUT
+            may_be_id = unknown.label.isdigit() and ids is not None
+            advice = "If the baskets hold ids, use --ids." if may_be_id else LEAVE_OUT
             advice = advice if isinstance(self.reading, ReadingFor) else ""  # fit has no such options
             raise InvalidInputError(f"{self.name}: {unknown}", advice=advice) from None
 
@@ -115,11 +119,6 @@ def load_model(path: Path) -> Law:
                 f"{str(path)!r} is text, not a model; `ndpp fit {path} -o model.safetensors` fits a model to baskets"
             ) from None
         raise
-
-
-def load_model_at(path: Path, at: Sequence[str] | None, unknown: str = "error") -> Law:
-    """Return a model in the context of --at."""
-    return load_model(path).at(context_of(at), unknown=unknown)
 
 
 def context_of(at: Sequence[str] | None) -> dict[str, str]:
@@ -180,13 +179,13 @@ def item_ids(kernel: Law, words: Sequence[str] | None, *, ids: bool, unknown: st
 
 
 def given_baskets(
-    kernel: Law, given: Sequence[str] | None, path: str | None, reading: Reading, *, ids: bool
+    kernel: Law, given: Sequence[str] | None, path: str | None, reading: ReadingFor, *, ids: bool
 ) -> Baskets:
     """Return the baskets of a file, or the one basket of --given."""
     require(path is None or not given, "items come from a file of baskets or from --given, not from both")
     if path is not None:
         return Source(path, reading).read_for(kernel, ids=ids)
-    found = item_ids(kernel, given, ids=ids, unknown=getattr(reading, "unknown", "error"))
+    found = item_ids(kernel, given, ids=ids, unknown=reading.unknown)
     return Baskets.from_lists([found], n_items=kernel.n_items, labels=kernel.labels)
 
 

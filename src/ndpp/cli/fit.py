@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.models import OptionInfo
 
 from ndpp import answers
 from ndpp._atomic import WINDOWS, check_writable, one_writer, part_path
@@ -29,18 +30,20 @@ from ndpp.cli.output import Report, emit, working
 from ndpp.errors import TrainingInterruptedWarning, UnfinishedRunError
 from ndpp.laws.files import save
 
+if TYPE_CHECKING:
+    from ndpp.learning.base import BasketModel
+
 Kind = StrEnum("Kind", "mixture ndpp ondpp symmetric")
 """Kinds of models."""
 READ_RATE, WORTH_SAYING = 2e6, 5.0
 """Bytes that are read per second, roughly, of long tables as text or Parquet; seconds above which it is said how long that takes."""
 SHOWN = 3
 """Missions that are named at the end."""
-PANEL = "Training (default: the estimator's own)"
 
 
-def _setting(help: str, least: float | None = None, metavar: str = "N") -> Any:
+def _setting(help: str, least: float | None = None, metavar: str = "N") -> OptionInfo:
     """Declare an option for a parameter of the estimators."""
-    return typer.Option(metavar=metavar, min=least, help=help, rich_help_panel=PANEL, show_default=False)
+    return o.word(help, metavar=metavar, least=least, panel="Training (default: the estimator's own)")
 
 
 FRACTION = "Share of the baskets that decides when training ends, without --validation."
@@ -60,7 +63,6 @@ CONTEXT = (
     "Columns on which the weights of missions may depend, separated by commas, such as store,weekday; weekday, month, season and hour "
     "are derived from --time. Kept where validation baskets gain."
 )
-TIME = "CSV or Parquet column of the time, for --context."
 TEST = (
     "Set aside this many random baskets for ndpp evaluate: OUTPUT.test.csv; the others go to OUTPUT.train.csv. Both have the columns of "
     "--context."
@@ -93,14 +95,14 @@ class FitSettings:
 
 def fit(
     baskets: o.BasketFile,
-    output: Annotated[Path, o.file("The model file to write.", "--output", "-o", show_default=False)],
-    kind: Annotated[Kind, typer.Option("--model", metavar="NAME", help=KINDS)] = Kind.mixture,
+    output: o.ModelOutput,
+    kind: Annotated[Kind, o.word(KINDS, "--model")] = Kind.mixture,
     rank: Annotated[int | None, o.number(RANK, "--rank", "-r", least=1)] = None,
     missions: Annotated[int | None, o.number(MISSIONS, "--missions", "--n-missions", least=1)] = None,
     validation: Annotated[str | None, o.file(VALIDATION)] = None,
     test: Annotated[int, o.number(TEST)] = 0,
-    context: Annotated[str | None, typer.Option(metavar="COLUMNS", help=CONTEXT, show_default=False)] = None,
-    time_column: Annotated[str | None, typer.Option("--time", metavar="NAME", help=TIME, show_default=False)] = None,
+    context: Annotated[str | None, o.word(CONTEXT, metavar="COLUMNS")] = None,
+    time_column: Annotated[str | None, o.word("CSV or Parquet column of the time, for --context.", "--time")] = None,
     seed: o.Seed = 0,
     jobs: Annotated[int | None, o.number("Threads of torch; default: its own choice.", "--jobs", "-j", least=1)] = None,
     device: o.Device = "cpu",
@@ -147,12 +149,12 @@ def fit(
                 held_out = None
                 if validation is not None:
                     held_out = source.sibling(validation).read_for(data, ids=False, **known)
-            chosen = {**asdict(settings), "rank": rank, "n_missions": missions}
+            common = {"checkpoint": part, "device": device, "random_state": seed}
+            chosen = {**asdict(settings), "rank": rank, "n_missions": missions, **common}
             if epochs is not None:
                 warnings.warn("--epochs is now called --max-epochs", FutureWarning, stacklevel=1)
                 chosen["max_epochs"] = settings.max_epochs or epochs
-            common: dict[str, Any] = {"checkpoint": part, "device": device, "random_state": seed}
-            estimator = _make_estimator(kind, chosen, data, jobs, as_labels=labels, **common)
+            estimator = _make_estimator(kind, chosen, data, jobs, ids=labels is False)
             kept = _set_aside(data, test, seed, output)
             if estimator.minutes is not None:
                 estimator.minutes = max(0.0, estimator.minutes - (time.monotonic() - began) / 60)
@@ -222,14 +224,8 @@ def _set_aside(data: Baskets, test: int, seed: int, output: Path) -> Baskets:
 
 
 def _make_estimator(
-    kind: Kind,
-    settings: Mapping[str, Any],
-    data: Baskets,
-    jobs: int | None,
-    *,
-    as_labels: bool | None,
-    **common: Any,
-) -> Any:
+    kind: Kind, settings: Mapping[str, object], data: Baskets, jobs: int | None, *, ids: bool
+) -> BasketModel[Any, Any]:
     """Return the estimator of a kind with these settings, of which None are not given."""
     with stage("loading torch"):
         from ndpp.learning.fitting import ESTIMATORS, STARTS, make_estimator
@@ -238,16 +234,16 @@ def _make_estimator(
             import torch
 
             torch.set_num_threads(jobs)
-    given = {name: value for name, value in settings.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     known = ESTIMATORS[kind]().get_params()
     for name in given:
         option = ALIASES.get(name, name).replace("_", "-")
         require(name in known, f"--{option} is not an option of --model {kind.value}")
     if (families := given.get("families", "auto")) != "auto":
-        given["families"] = None if families == "none" else _families(families, data, ids=as_labels is False)
+        given["families"] = None if families == "none" else _families(families, data, ids=ids)
     init = given.get("init", "popularity")
     require(init in STARTS, f"--init must be {' or '.join(STARTS)}; got {init!r}")
-    return make_estimator(kind, **given, **common, progress=True if sys.stderr.isatty() else say)
+    return make_estimator(kind, **given, progress=True if sys.stderr.isatty() else say)
 
 
 def _families(path: str, data: Baskets, *, ids: bool) -> list[int]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -33,7 +33,7 @@ FILE = "A model or a file of baskets; - is standard input."
 
 
 def info(
-    file: Annotated[str, typer.Argument(metavar="FILE", help=FILE, show_default=False)],
+    file: Annotated[str, typer.Argument(metavar="FILE", help=FILE)],
     top: Annotated[int, o.number("How many of the most frequent items to list.")] = 5,
     sizes: Annotated[bool, typer.Option("--sizes", help=SIZES)] = False,
     output: o.Output = None,
@@ -75,16 +75,16 @@ def _is_model(source: Source) -> bool:
 
 
 def _model(path: Path, top: int, *, sizes: bool) -> Report:
-    header, law = load_header(path), cast(Any, load_model(path))
+    header, law = load_header(path), load_model(path)
     n_components = len(law.weights)
     quick = n_components == 1 or n_components * law.n_items * header.n_columns**2 <= QUICK
     found = answers.describe(law, n=top, sizes=sizes or quick)
     shape: dict[str, Any] = {"components": n_components, "columns": header.n_columns}
-    if found.rank is not None:
-        occurring = {"items_that_can_occur": len(law.support), "precision": str(law.X.dtype)}
-        shape = {"columns": header.n_columns, "rank": found.rank, **occurring}
+    if (kernel := law.as_kernel) is not None:
+        occurring = {"items_that_can_occur": len(kernel.support), "precision": str(kernel.X.dtype)}
+        shape = {"columns": header.n_columns, "rank": kernel.rank, **occurring}
     facts: dict[str, Any] = {
-        "kind": "model" if found.rank is not None else "mixture", "items": found.n_items,
+        "kind": "mixture" if kernel is None else "model", "items": found.n_items,
         **shape, "labels": found.labelled,
         "ndpp_version": header.ndpp_version, "crc32": fingerprint(path), "mean_size": found.mean_size,
     }  # fmt: skip
@@ -153,10 +153,13 @@ def _most_frequent(shares: Sequence[tuple[Any, float]]) -> list[str]:
 
 def _facts(tree: dict[str, Any], name: str) -> Table:
     """Return nested facts as a table of two columns."""
+    return Table(("", name), list(_flat(tree)))
 
-    def flat(tree: dict[str, Any], prefix: str) -> list[tuple[str, Any]]:
-        words = [(prefix + key.replace("_", " "), value) for key, value in tree.items()]
-        parts = [flat(value, f"{word}, ") if isinstance(value, dict) else [(word, value)] for word, value in words]
-        return [pair for part in parts for pair in part]
 
-    return Table(("", name), flat(tree, ""))
+def _flat(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    for key, value in tree.items():
+        word = prefix + key.replace("_", " ")
+        if isinstance(value, dict):
+            yield from _flat(value, f"{word}, ")
+        else:
+            yield word, value

@@ -7,15 +7,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from ndpp._show import Table
 from ndpp.baskets.files import read_table
+from ndpp.baskets.groups import read_items
 from ndpp.baskets.labels import many, word_of
 from ndpp.cli import options as o
 from ndpp.cli.files import Law, Source, check_output, load_model, require
 from ndpp.cli.guard import say
-from ndpp.cli.lists import Lists
 from ndpp.cli.output import Report, emit, working
 from ndpp.errors import InvalidInputError
 from ndpp.laws.files import load_metadata, save
@@ -31,16 +29,15 @@ KEEP = (
     "Where many items join at once, shares ranks better."
 )
 Keep = StrEnum("Keep", "shares sets")
-RENAME = "Table of new names: the columns old and new."
 
 
 def items(
     model: o.Model,
-    add: Annotated[str | None, o.file(ADD, show_default=False)] = None,
-    remove: Annotated[str | None, o.file(REMOVE, show_default=False)] = None,
-    rename: Annotated[str | None, o.file(RENAME, show_default=False)] = None,
-    keep: Annotated[Keep, typer.Option(metavar="shares|sets", help=KEEP)] = Keep.shares,
-    output: Annotated[Path | None, o.file("The model file to write.", "--output", "-o", show_default=False)] = None,
+    add: Annotated[str | None, o.file(ADD)] = None,
+    remove: Annotated[str | None, o.file(REMOVE)] = None,
+    rename: Annotated[str | None, o.file("Table of new names: the columns old and new.")] = None,
+    keep: Annotated[Keep, o.word(KEEP, metavar="shares|sets")] = Keep.shares,
+    output: Annotated[Path | None, o.file("The model file to write.", "--output", "-o")] = None,
     encoding: o.Encoding = None,
     unknown: o.UnknownItems = o.Unknown.error,
     as_json: o.Json = False,
@@ -71,7 +68,7 @@ def items(
             law = law.add_items(new, popularity, keep=keep.value)
     n_gone = 0
     if remove is not None:
-        gone = Lists(o.ConditionOptions(), encoding=encoding, unknown=unknown).read(law, remove)
+        gone = read_items(remove, law.n_items, law.labels, encoding=encoding, unknown=unknown)
         n_gone, law = len(gone), law.remove(gone)
         left = {label: share for label, share in popularity.items() if label in law.catalogue}
         law = law.tilt_to(left) if left else law

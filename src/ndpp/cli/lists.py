@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 import zlib
 from collections.abc import Sequence
 from typing import NamedTuple, cast
@@ -10,20 +9,15 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from ndpp._types import IntArray
-from ndpp._validation import check_items
 from ndpp.answers import ItemTable, Prepared
 from ndpp.answers.conditions import CONDITIONS, Said
 from ndpp.answers.heard import Heard
 from ndpp.baskets import Baskets
-from ndpp.baskets.files import format_of, read, read_lines, unquoted
-from ndpp.baskets.groups import read_factors, read_groups
-from ndpp.baskets.labels import Rules, encode, many
-from ndpp.baskets.lines import Columns, Long, MissingColumnError
-from ndpp.cli.customers import Who
-from ndpp.cli.files import LEAVE_OUT, Source, context_of, item_ids, require
-from ndpp.cli.options import Categories, ConditionOptions
+from ndpp.baskets.groups import read_factors, read_groups, read_items
+from ndpp.cli.files import Source, context_of, item_ids, require
+from ndpp.cli.options import Categories, ConditionOptions, ReadingFor, Unknown
 from ndpp.customers import Customers
-from ndpp.errors import DataWarning, ImpossibleLimitError, InvalidInputError, UnknownLabelError
+from ndpp.errors import ImpossibleLimitError, InvalidInputError
 from ndpp.inference import PerCategory
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Limits
@@ -46,8 +40,11 @@ class Lists(NamedTuple):
         said = cast(Said, {name: value for name, value in plain.items() if value is not None})
         said |= {
             "unknown": self.unknown, "exclude": self._items(law, options.exclude, options.exclude_file), "boost": self._boost(law),
-            "context": context_of(options.at),
+            "context": context_of(options.at), "customer": None,
         }  # fmt: skip
+        if options.history is not None:
+            reading = ReadingFor(unknown=Unknown(self.unknown))
+            said["history"] = Source(options.history, reading).read_for(law, ids=self.ids).to_lists()
         if options.only or options.candidates_file is not None:
             said["candidates"] = candidates = self._items(law, options.only, options.candidates_file)
             if not len(candidates):
@@ -55,9 +52,12 @@ class Lists(NamedTuple):
                 raise InvalidInputError(f"{named} names no item of the model")
         return said
 
-    def prepared(self, law: Law, customers: Customers | None = None) -> Prepared:
-        """Return the model with the table of --table, which --limit needs, and customers."""
+    def prepared(self, law: Law) -> Prepared:
+        """Return the model with the table of --table, which --limit needs, and with customers."""
         options, table = self.options, None
+        named = options.customer or options.history is not None
+        require(options.customers is not None or not named, "--customer and --history need --customers FILE")
+        require(not (options.customer and options.history is not None), "use either --customer or --history")
         needing = [one.option for one in CONDITIONS if "--table" in one.options]
         require(
             any(getattr(options, name) for name in needing) == (options.table is not None),
@@ -65,13 +65,15 @@ class Lists(NamedTuple):
         )
         if options.table is not None:
             table = ItemTable.read(Source(options.table).target, law, ids=self.ids, encoding=self.encoding)
+        customers = None if options.customers is None else Customers.load(options.customers, law)
         return Prepared(law, table, customers=customers)
 
-    def heard(self, law: Law, starts: Baskets, who: Who | None = None) -> Heard:
+    def heard(self, law: Law, starts: Baskets) -> Heard:
         """Return what is asked about baskets that begin with these items; raise if one of them breaks a limit, before any is completed."""
-        model, said = self.prepared(law, None if who is None else who.load(law)), self.said(law)
-        if who is not None:
-            said |= who.asked(law, ids=self.ids, unknown=self.unknown)
+        model, said = self.prepared(law), self.said(law)
+        if self.options.customer:
+            require(len(self.options.customer) == 1, "name one customer here")
+            said["customer"] = self.options.customer[0]
         heard = Heard.of(model, np.unique(starts.indices), **said)
         each = Limits.of(heard.limits, law)
         for i, basket in enumerate(starts if heard.limits else ()):
@@ -126,30 +128,7 @@ class Lists(NamedTuple):
 
     def _items(self, law: Law, words: Sequence[str] | None, path: str | None) -> IntArray:
         """Return the items that are named on the command line and in a file."""
-        named = item_ids(law, words, ids=self.ids, unknown=self.unknown)
-        return np.unique(named) if path is None else np.union1d(named, self.read(law, path))
-
-    def read(self, law: Law, path: str) -> IntArray:
-        """Return the items of a file: one per line, or the column ``item`` of a table."""
-        labels = None if self.ids else law.labels
-        rules = Rules(labels, as_labels=labels is not None, unknown=self.unknown, missing="skip", name=path)
-        if format_of(path, None) == "text":
-            lines = [unquoted(line.strip()) for line in read_lines(path, self.encoding) if line.strip()]
-            words: Sequence[str] = list(Long(np.arange(len(lines)), len(lines), lines).present(rules).values)
-        else:
-            try:
-                words = list(read(path, None, Columns("item", "item"), rules, self.encoding).values)
-            except MissingColumnError as error:
-                error.advice = "A list of items is the column 'item' of a table, or a text file with an item per line"
-                raise
-        try:
-            found, _ = encode(words, labels, unknown=self.unknown)
-        except UnknownLabelError as unknown:
-            raise InvalidInputError(f"{path}: {unknown}", advice=LEAVE_OUT) from None
-        known = (found >= 0) & (found < law.n_items)
-        if self.unknown == "skip" and not known.all():
-            new = [words[i] for i in np.flatnonzero(~known).tolist()]
-            text = f"{path}: skipped {many(len(set(new)), 'unknown item')}, such as {min(new)!r}"
-            warnings.warn(text, DataWarning, stacklevel=1)
-            found = found[known]
-        return check_items(np.unique(found), law.n_items)
+        named, labels = item_ids(law, words, ids=self.ids, unknown=self.unknown), None if self.ids else law.labels
+        if path is None:
+            return np.unique(named)
+        return np.union1d(named, read_items(path, law.n_items, labels, encoding=self.encoding, unknown=self.unknown))

@@ -41,7 +41,7 @@ def flattened(command: Callable[..., None]) -> Callable[..., None]:
             options.append((name, hints[name], parameter.default))
 
     @functools.wraps(command)
-    def run(**given: Any) -> None:
+    def run(**given: object) -> None:
         made = {name: hints[name](**{field: given.pop(field) for field in own}) for name, own in groups.items()}
         command(**given, **made)
 
@@ -52,14 +52,27 @@ def flattened(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def number(help: str, *names: str, least: float | None = 0, **more: Any) -> Any:
+def word(
+    help: str,
+    *names: str,
+    metavar: str = "NAME",
+    least: float | None = None,
+    most: float | None = None,
+    panel: str | None = None,
+) -> OptionInfo:
+    """Declare an option that takes a value, a word unless ``metavar`` says otherwise."""
+    found: OptionInfo = typer.Option(*names, metavar=metavar, min=least, max=most, help=help, rich_help_panel=panel)
+    return found
+
+
+def number(help: str, *names: str, least: float | None = 0, most: float | None = None) -> OptionInfo:
     """Declare an option that takes a number."""
-    return typer.Option(*names, metavar="N", min=least, help=help, **more)
+    return word(help, *names, metavar="N", least=least, most=most)
 
 
-def file(help: str, *names: str, kind: str = "FILE", **more: Any) -> Any:
+def file(help: str, *names: str, kind: str = "FILE") -> OptionInfo:
     """Declare an option that takes a path."""
-    return typer.Option(*names, metavar=kind, help=help, **more)
+    return word(help, *names, metavar=kind)
 
 
 def _labels(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -78,7 +91,7 @@ def _labels(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def _items(help: str, *names: str) -> OptionInfo:
     help += " Labels or ids, separated by commas; may be repeated."
-    found: OptionInfo = typer.Option(*names, metavar="ITEMS", help=help, autocompletion=_labels, show_default=False)
+    found: OptionInfo = typer.Option(*names, metavar="ITEMS", help=help, autocompletion=_labels)
     return found
 
 
@@ -99,8 +112,8 @@ def _no_resume(wanted: bool) -> None:
         )
 
 
-_MODEL = "A model file, as written by [bold]ndpp fit[/]."
 _REPLACED = "Write to this file instead of standard output; it is replaced atomically."
+_JOBS = "Threads; -1 for all cores. Does not affect the result."
 _NUMBERS = "Whether integers in the file are labels (default), or ids, that is, positions in the catalogue."
 _UNKNOWN = "Items of files that the model does not know; skip leaves them out and counts them."
 _FROM = "Input format; default: by the suffix, else text."
@@ -112,39 +125,38 @@ _AT = "Use the model in this context, such as store=3; ndpp info lists what ther
 _MISSION = "Baskets of one mission of a mixture: its name, or its number in ndpp info."
 _TABLE = "Table of the items, for limits: the column item, categories to count, numbers to add up."
 _BOOST = "Table with the columns item and factor: the odds of items times factors; 0 is out of stock."
+_CUSTOMERS = "A file of customers, as written by [bold]ndpp customers fit[/], for --customer."
+_HISTORY = "A file of one customer's baskets, oldest first, instead of --customer."
 _MISSING = "Rows without a basket or an item (empty, NA, NaN, null); keep takes NA and the like for names."
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help=_MODEL, show_default=False)]
-BasketFile = Annotated[
-    str, typer.Argument(metavar="BASKETS", help="A file of baskets; - is standard input.", show_default=False)
-]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file, as written by [bold]ndpp fit[/].")]
+BasketFile = Annotated[str, typer.Argument(metavar="BASKETS", help="A file of baskets; - is standard input.")]
 MaybeBaskets = Annotated[
     str | None,
     typer.Argument(metavar="BASKETS", help="A file of baskets, each of them used as --given; - is standard input."),
 ]
 Items = Annotated[
     list[str] | None,
-    typer.Argument(metavar="ITEM", help="Labels or ids of items.", autocompletion=_labels, show_default=False),
+    typer.Argument(metavar="ITEM", help="Labels or ids of items.", autocompletion=_labels),
 ]
 Given = Annotated[list[str] | None, _items("Items that are in every basket.", "--given", "-g")]
 Exclude = Annotated[list[str] | None, _items("Items that are in no basket.", "--exclude", "-x")]
-At = Annotated[list[str] | None, typer.Option("--at", metavar="COLUMN=VALUE", help=_AT, show_default=False)]
+At = Annotated[list[str] | None, word(_AT, "--at", metavar="COLUMN=VALUE")]
 Size = Annotated[int | None, number("Items per basket, including given ones; default: any number.", "--size", "-k")]
 Seed = Annotated[int, number("Seed of all random numbers.")]
-Jobs = Annotated[
-    int, number("Threads; -1 for all cores. Does not affect the result.", "--jobs", "-j", least=None, callback=_jobs)
-]
-Device = Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda or cuda:1.")]
-Output = Annotated[Path | None, file(_REPLACED, "--output", "-o", callback=_output)]
+Jobs = Annotated[int, typer.Option("--jobs", "-j", metavar="N", help=_JOBS, callback=_jobs)]
+Device = Annotated[str, word("cpu, cuda or cuda:1.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help=_REPLACED, callback=_output)]
+ModelOutput = Annotated[Path, file("The model file to write.", "--output", "-o")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted run, to the same result.")]
 NoResume = Annotated[bool, typer.Option("--resume", hidden=True, callback=_no_resume)]
 Ids = Annotated[bool, typer.Option("--ids", help="Read and print ids (0, 1, 2, …) even if the model has labels.")]
 AsLabels = Annotated[bool | None, typer.Option("--labels/--ids", help=_NUMBERS)]
-Encoding = Annotated[str | None, typer.Option(metavar="NAME", help="Encoding of the file; default: UTF-8.")]
+Encoding = Annotated[str | None, word("Encoding of the file; default: UTF-8.")]
 CategoryOf = Annotated[str | None, file("Table of categories, with the columns item and category.")]
 ItemTable = Annotated[str | None, file(_TABLE)]
 Boost = Annotated[str | None, file(_BOOST)]
-UnknownItems = Annotated[Unknown, typer.Option("--unknown", metavar="error|skip", help=_UNKNOWN)]
+UnknownItems = Annotated[Unknown, word(_UNKNOWN, "--unknown", metavar="error|skip")]
 
 
 @dataclass(frozen=True)
@@ -152,10 +164,10 @@ class Reading:
     """How a file of baskets is read."""
 
     from_: Annotated[Format | None, typer.Option("--from", help=_FROM)] = None
-    basket: Annotated[str, typer.Option(metavar="NAME", help="CSV or Parquet column of the basket.")] = "basket"
-    item: Annotated[str, typer.Option(metavar="NAME", help="CSV or Parquet column of the item.")] = "item"
+    basket: Annotated[str, word("CSV or Parquet column of the basket.")] = "basket"
+    item: Annotated[str, word("CSV or Parquet column of the item.")] = "item"
     encoding: Encoding = None
-    missing: Annotated[Missing, typer.Option("--missing", metavar="error|skip|keep", help=_MISSING)] = Missing.error
+    missing: Annotated[Missing, word(_MISSING, "--missing", metavar="error|skip|keep")] = Missing.error
 
 
 @dataclass(frozen=True)
@@ -167,22 +179,25 @@ class ReadingFor(Reading):
 
 @dataclass(frozen=True)
 class ConditionOptions:
-    """In which situation, which items may be added, how many, and how much more likely."""
+    """In which situation, which items may be added, how many, how much more likely, and whose basket it is."""
 
     at: At = None
-    mission: Annotated[str | None, typer.Option(metavar="NAME", help=_MISSION, show_default=False)] = None
+    mission: Annotated[str | None, word(_MISSION)] = None
     only: Annotated[list[str] | None, _items("The only items that may be added.", "--only")] = None
     candidates_file: Annotated[str | None, file(_CANDIDATES)] = None
     exclude: Exclude = None
     exclude_file: Annotated[str | None, file("File of items that are in no basket.")] = None
-    limit: Annotated[list[str] | None, typer.Option(metavar="LIMIT", help=_LIMIT)] = None
+    limit: Annotated[list[str] | None, word(_LIMIT, metavar="LIMIT")] = None
     table: ItemTable = None
     boost: Boost = None
+    customers: Annotated[Path | None, file(_CUSTOMERS)] = None
+    customer: Annotated[list[str] | None, word("The customer's id, as in the orders.", metavar="ID")] = None
+    history: Annotated[str | None, file(_HISTORY)] = None
 
     @property
-    def files(self) -> tuple[str | None, ...]:
+    def files(self) -> tuple[str | Path | None, ...]:
         """What is read."""
-        return self.candidates_file, self.exclude_file, self.table, self.boost
+        return self.candidates_file, self.exclude_file, self.table, self.boost, self.customers, self.history
 
 
 @dataclass(frozen=True)
@@ -191,7 +206,7 @@ class Categories:
 
     category_of: CategoryOf = None
     max_per_category: Annotated[int | None, number("Most items of a category per basket.", least=1)] = None
-    categories: Annotated[list[str] | None, typer.Option(metavar="NAMES", help=_CATEGORIES)] = None
+    categories: Annotated[list[str] | None, word(_CATEGORIES, metavar="NAMES")] = None
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,10 @@ from ndpp._show import Table
 from ndpp.answers import records
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
-from ndpp.cli.customers import OrderReading, Who, read_orders
+from ndpp.cli.customers import OrderReading
 from ndpp.cli.deliver import BasketOutput, Starts
 from ndpp.cli.files import (
+    Source,
     check_sizes,
     check_table,
     fingerprint,
@@ -29,9 +30,7 @@ from ndpp.cli.files import (
 from ndpp.cli.guard import say
 from ndpp.cli.lists import Lists
 from ndpp.cli.output import Report, emit, progress, working
-from ndpp.customers import Customers
 from ndpp.inference import Ranking, Recommendations, best_set, greedy_map
-from ndpp.laws.law import Law
 
 RANKING = "What else will be in the basket (continuation), the one item missing (completion), or what is special to it (lift)."
 DAMPED = "For continuation: order by P(item | basket) / P(item)^N; 0 favours bestsellers, 1 is the order of lift. Default: 0.2."
@@ -42,7 +41,6 @@ LIFT = "Lift: how many times as often together as independent items would be. To
 BY_TIES = "By ties: the part of the lift that missions do not explain; below 1, items of one mission avoid each other."
 BEST = "Improve the basket by exchanges and samples, and say how far from the best one it can be."
 EVERYBODY = "Recommend for every customer of the file."
-COLUMN = "CSV or Parquet column of the customer of each basket."
 PAIRS = "go together", "stand in for each other"
 """What pairs of the catalogue do."""
 Relations = records.Related | records.Pairs
@@ -60,9 +58,8 @@ def recommend(
     why: Annotated[bool, typer.Option("--why", help=WHY)] = False,
     conditions: o.ConditionOptions,
     categories: o.Categories,
-    who: Who,
     all_customers: Annotated[bool, typer.Option("--all-customers", help=EVERYBODY)] = False,
-    customer_column: Annotated[str | None, typer.Option(metavar="NAME", help=COLUMN)] = None,
+    customer_column: Annotated[str | None, o.word("CSV or Parquet column of the customer of each basket.")] = None,
     output: o.Output = None,
     json: o.Json = False,
     ids: o.Ids = False,
@@ -89,41 +86,37 @@ def recommend(
       ndpp recommend model.safetensors --customers shop.customers --all-customers -o next.parquet
       echo "tea" | ndpp recommend model.safetensors - --json
     """
-    check_table(output, model, baskets, *conditions.files, *who.files, categories.category_of)
+    check_table(output, model, baskets, *conditions.files, categories.category_of)
     law = load_model(model)
-    customers, lists = who.load(law), Lists(conditions, ids, reading.encoding, reading.unknown)
-    starts, whose = _starts(law, given, baskets, customers, who, all_customers, customer_column, reading, ids=ids)
-    said, model_ = lists.said(law), lists.prepared(law, customers)
+    lists = Lists(conditions, ids, reading.encoding, reading.unknown)
+    own = lists.prepared(law)
+    starts, whose = _starts(own, given, baskets, conditions, all_customers, customer_column, reading, ids=ids)
+    said = lists.said(law)
     order: dict[str, Any] = {
-        "n": number, "ranking": ranking, "damping": damping, "support": support, "per_category": lists.per_category(law, categories),
+        "n": number, "ranking": ranking, "damping": damping, "support": support, "why": why, "ids": ids,
+        "per_category": lists.per_category(law, categories),
     }  # fmt: skip
     with working("recommending"):
-        if who.history is not None:
-            order |= who.asked(law, ids=ids, unknown=reading.unknown)
-            found = Recommendations([answers.recommend(model_, starts[0], why=why, ids=ids, **order, **said)], [0])
+        if conditions.history is not None:
+            found = Recommendations([answers.recommend(own, starts[0], **order, **said)], [0])
         else:
-            found = answers.recommend_each(model_, starts, customers=whose, why=why, ids=ids, **order, **said)
-    impossible = sum(own is None for own in found)
+            found = answers.recommend_each(own, starts, customers=whose, **order, **said)
+    impossible = sum(one is None for one in found)
     if impossible and baskets is None:
-        answers.recommend(model_, starts[0], **order, **said)  # raises, and says why
+        answers.recommend(own, starts[0], **order, **said)  # raises, and says why
     if impossible:
         text = f"{impossible} of {len(starts)} baskets have probability zero; nothing is recommended for them"
         warnings.warn(text, stacklevel=1)
-    report = _report(found, starts, ranking, from_file=baskets is not None or len(starts) > 1)
-    if whose is not None and baskets is None:
-        table_ = Table(["customer", *report.table.header[1:]], report.table.lines)
-        data = {name: value for name, value in report.data.items() if name != "basket_ids"}
-        data["customers"] = whose
-        report = report._replace(data=data, table=table_, shown=table_ if len(starts) > 1 else report.shown)
-    emit(report._replace(notes=(*report.notes, *_told(found))), output, as_json=json)
+    emit(
+        _report(found, starts, None if baskets else whose, ranking, from_file=baskets is not None), output, as_json=json
+    )
 
 
 def _starts(
-    law: Law,
+    own: answers.Prepared,
     given: Sequence[str] | None,
     path: str | None,
-    customers: Customers | None,
-    who: Who,
+    options: o.ConditionOptions,
     everybody: bool,
     column: str | None,
     reading: o.ReadingFor,
@@ -131,9 +124,9 @@ def _starts(
     ids: bool,
 ) -> tuple[Baskets, list[str] | None]:
     """Return the baskets, and whose they are, None if they are nobody's in particular."""
-    named = who.customer or who.history is not None
+    law, named = own.law, options.customer or options.history is not None
     require(
-        customers is not None or not (everybody or column),
+        own.customers is not None or not (everybody or column),
         "--all-customers and --customer-column need --customers FILE",
     )
     require(not (everybody and (named or path)), "--all-customers is for all of them, and without a file of baskets")
@@ -143,31 +136,28 @@ def _starts(
     )
     require(column is None or path is not None, "--customer-column is a column of a file of baskets")
     if path is not None and column is not None:
-        orders = read_orders(law, path, OrderReading(**vars(reading), customer=column, time=None), ids=ids)
+        orders = Source(path, OrderReading(**vars(reading), customer=column, time=None)).read_for(law, ids=ids)
         assert orders.customers is not None
         return orders.baskets, [str(one) for one in orders.customers]
     starts = given_baskets(law, given, path, reading, ids=ids)
-    whose = list(customers or ()) if everybody else who.customer
+    whose = list(own.customers or ()) if everybody else options.customer
     if whose is None:
         return starts, None
     one = starts[0].tolist()
     return Baskets.from_lists([one] * len(whose), n_items=law.n_items, labels=law.labels, basket_ids=whose), whose
 
 
-def _told(found: Recommendations[records.Recommended]) -> list[str]:
-    """Return a note on customers of whom nothing is known."""
-    new = sum(one is not None and one.customer == "new" for one in found)
-    if not new:
-        return []
-    who = "This customer is new" if len(found) == 1 else f"{new:,} of {len(found):,} customers are new"
-    return [f"{who}: nothing is known of their orders, so this is what everybody gets."]
-
-
 def _report(
-    found: Recommendations[records.Recommended], starts: Baskets, ranking: Ranking, *, from_file: bool
+    found: Recommendations[records.Recommended],
+    starts: Baskets,
+    whose: list[str] | None,
+    ranking: Ranking,
+    *,
+    from_file: bool,
 ) -> Report:
-    """Return what is recommended."""
-    table = Table(*found.table())
+    """Return what is recommended, to whom if these are customers by name, with a note on those of whom nothing is known."""
+    first, *header = found.table()[0]
+    table = Table([first if whose is None else "customer", *header], found.table()[1])
     meaning = next((one.meaning for one in found if one), ranking.meaning)  # the same for all
     data: dict[str, Any] = {
         "ranking": ranking.value,
@@ -175,10 +165,13 @@ def _report(
         "recommendations": [one.data()["items"] if one else [] for one in found],
     }
     if starts.basket_ids is not None:
-        data["basket_ids"] = starts.basket_ids
-    shown = None if from_file else Table(table.header[2:], [line[2:] for line in table.lines])
-    notes = (meaning if table.lines else "No item scores above zero.",)
-    return Report(data, table, shown, notes)
+        data["basket_ids" if whose is None else "customers"] = starts.basket_ids
+    notes = [meaning if table.lines else "No item scores above zero."]
+    if new := sum(one is not None and one.customer == "new" for one in found):
+        who = "This customer is new" if len(found) == 1 else f"{new:,} of {len(found):,} customers are new"
+        notes.append(f"{who}: nothing is known of their orders, so this is what everybody gets.")
+    several = from_file or len(starts) > 1
+    return Report(data, table, None if several else Table(header[1:], [line[2:] for line in table.lines]), notes)
 
 
 def related(
@@ -239,10 +232,9 @@ def map_(
     model: o.Model,
     baskets: o.MaybeBaskets = None,
     *,
-    size: Annotated[int, o.number("Items of the basket, including given ones.", "--size", "-k", show_default=False)],
+    size: Annotated[int, o.number("Items of the basket, including given ones.", "--size", "-k")],
     given: o.Given = None,
     conditions: o.ConditionOptions,
-    who: Who,
     best: Annotated[bool, typer.Option("--best", help=BEST)] = False,
     writing: o.Writing,
     reading: o.ReadingFor,
@@ -261,10 +253,10 @@ def map_(
       ndpp map model.safetensors half.txt --size 6 --json
     """
     law = load_model(model)
-    target = BasketOutput.checked(writing, law.labels, model, baskets, *conditions.files, *who.files)
+    target = BasketOutput.checked(writing, law.labels, model, baskets, *conditions.files)
     starts = given_baskets(law, given, baskets, reading, ids=writing.ids)
     lists = Lists(conditions, writing.ids, reading.encoding, reading.unknown)
-    heard = lists.heard(law, starts, who)
+    heard = lists.heard(law, starts)
     allowed = heard.drawing(None)[0].law
     if baskets is not None:
         check_sizes(allowed, starts, [size] * len(starts))

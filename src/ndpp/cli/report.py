@@ -26,7 +26,6 @@ from ndpp.cli.output import cell, working
 from ndpp.errors import needing
 from ndpp.laws.files import load_header
 
-TEST = "Baskets that the model was not fitted on, to evaluate it."
 TRAIN = "Baskets that the model was fitted on, for the baselines of the evaluation."
 SHOWN = {"popular": 15, "pairs": 10}
 """Items and pairs on the page."""
@@ -38,11 +37,11 @@ MAP_ITEMS, MAP_LABELS = 2000, 60
 
 def report(
     model: o.Model,
-    output: Annotated[Path, o.file("The page to write, an .html file.", "--output", "-o", show_default=False)],
-    test: Annotated[str | None, o.file(TEST)] = None,
+    output: Annotated[Path, o.file("The page to write, an .html file.", "--output", "-o")],
+    test: Annotated[str | None, o.file("Baskets that the model was not fitted on, to evaluate it.")] = None,
     train: Annotated[str | None, o.file(TRAIN)] = None,
     seed: o.Seed = 0,
-    time: Annotated[str | None, typer.Option(metavar="NAME", help=TIME, show_default=False)] = None,
+    time: Annotated[str | None, o.word(TIME)] = None,
     ids: Annotated[bool, typer.Option("--ids", help="The baskets hold ids (0, 1, 2, …), not labels.")] = False,
     *,
     reading: o.ReadingFor,

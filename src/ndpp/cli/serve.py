@@ -6,8 +6,6 @@ import signal
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from ndpp.cli import options as o
 from ndpp.cli.files import check_output, load_model
 from ndpp.cli.guard import say
@@ -18,9 +16,7 @@ from ndpp.laws.files import load_metadata, save
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-def prepare(
-    model: o.Model, output: Annotated[Path, o.file("The model file to write.", "--output", "-o", show_default=False)]
-) -> None:
+def prepare(model: o.Model, output: o.ModelOutput) -> None:
     """Write a model with what its first answers would have to compute, so that a service answers as soon as it has read the file.
 
     The model is the same; a mixture of 400 missions of rank 128 grows by 52 MB.
@@ -43,14 +39,14 @@ def prepare(
 
 def serve(
     model: o.Model,
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="Port; 0 for any that is free.")] = 8000,
+    host: Annotated[str, o.word("Address to listen at.", metavar="ADDRESS")] = "127.0.0.1",
+    port: Annotated[int, o.word("Port; 0 for any that is free.", metavar="N", least=0, most=65535)] = 8000,
     token_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="File with a token that every request must carry.", show_default=False),
+        o.word("File with a token that every request must carry.", metavar="FILE"),
     ] = None,
-    workers: Annotated[int, typer.Option(metavar="N", min=1, max=256, help="Processes.")] = 1,
-    seconds: Annotated[float, typer.Option(metavar="S", min=0.1, help="Time limit in seconds for one request.")] = 10.0,
+    workers: Annotated[int, o.word("Processes.", metavar="N", least=1, most=256)] = 1,
+    seconds: Annotated[float, o.word("Time limit in seconds for one request.", metavar="S", least=0.1)] = 10.0,
     category_of: o.CategoryOf = None,
     table: o.ItemTable = None,
     boost: o.Boost = None,
@@ -69,13 +65,13 @@ def serve(
       ndpp serve model.safetensors --host 0.0.0.0 --token-file token.txt --workers 4
     """
     try:
-        from ndpp.serve.run import Settings, run
+        from ndpp.serve.model import Settings
+        from ndpp.serve.run import run
     except ImportError as missing:
         raise MissingExtraError(missing.name or "fastapi", "serve", "`ndpp serve`") from None
     if host not in LOOPBACK and token_file is None:
         raise InvalidInputError(f"anyone who reaches {host!r} could ask this server; name a token with --token-file")
-    token = None if token_file is None else str(token_file)
-    settings = Settings(str(model), host, port, token, workers, seconds, category_of, table, boost, customers)
+    settings = Settings(model, host, port, token_file, workers, seconds, category_of, table, boost, customers)
     if callable(signal.getsignal(signal.SIGTERM)):
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the server ends by itself, and says nothing that is not JSON
     try:

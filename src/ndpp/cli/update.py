@@ -29,8 +29,6 @@ SHOWN = 3
 CUSTOMERS = "The customers' file, which counts tonight's orders, too: either both files are replaced or none."
 VALIDATION = "Orders that judge the new model; default: a tenth of ORDERS, which is not learned from."
 TIME = "Column of the time, for --customers, and for weekday, month, season and hour, if the model depends on them."
-SEEN = "How many orders the model has seen, if its file does not say."
-OLD = "Weight of an order that the model has seen, relative to a new one."
 HALF = "Number of new orders after which the weight of old ones is halved; default: it never is."
 LEAST_ORDERS = "Minimum number of orders with a new item before it enters the model."
 AFTER = "Remove items that were not sold in this many updates in a row."
@@ -39,22 +37,18 @@ FORCE = "Write the model though it is worse, and learn from orders that were see
 
 def update(
     model: o.Model,
-    orders: Annotated[
-        str, typer.Argument(metavar="ORDERS", help="A file of baskets; - is standard input.", show_default=False)
-    ],
-    output: Annotated[Path, o.file("The model file to write; it may be MODEL.", "--output", "-o", show_default=False)],
+    orders: Annotated[str, typer.Argument(metavar="ORDERS", help="A file of baskets; - is standard input.")],
+    output: Annotated[Path, o.file("The model file to write; it may be MODEL.", "--output", "-o")],
     customers: Annotated[Path | None, o.file(CUSTOMERS)] = None,
-    customer: Annotated[
-        str, typer.Option(metavar="NAME", help="Column of the customer, for --customers.")
-    ] = "customer",
-    time: Annotated[str, typer.Option(metavar="NAME", help=TIME)] = "time",
+    customer: Annotated[str, o.word("Column of the customer, for --customers.")] = "customer",
+    time: Annotated[str, o.word(TIME)] = "time",
     validation: Annotated[str | None, o.file(VALIDATION)] = None,
-    seen: Annotated[float | None, o.number(SEEN)] = None,
-    old_weight: Annotated[float, o.number(OLD)] = 0.25,
+    seen: Annotated[float | None, o.number("How many orders the model has seen, if its file does not say.")] = None,
+    old_weight: Annotated[float, o.number("Weight of an order that the model has seen, relative to a new one.")] = 0.25,
     half_life: Annotated[float | None, o.number(HALF)] = None,
     least_orders: Annotated[int, o.number(LEAST_ORDERS, least=1)] = 3,
     drop: Annotated[
-        list[str] | None, typer.Option(metavar="ITEMS", help="Items to remove, separated by commas; may be repeated.")
+        list[str] | None, o.word("Items to remove, separated by commas; may be repeated.", metavar="ITEMS")
     ] = None,
     drop_after: Annotated[int | None, o.number(AFTER, least=1)] = None,
     force: Annotated[bool, typer.Option("--force", help=FORCE)] = False,

@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import json
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
 from importlib.resources import files
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import numpy as np
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
@@ -29,9 +29,9 @@ from ndpp.answers.heard import Heard
 from ndpp.errors import InvalidInputError
 from ndpp.serve import pages, problems
 from ndpp.serve import schemas as s
-from ndpp.serve.gate import Entrance, Guard
-from ndpp.serve.limits import DRAWN_ITEMS, LABEL_LENGTH, RESULTS, Limits
-from ndpp.serve.model import Holder, NotReadyError, Served
+from ndpp.serve.gate import Entrance, Guard, read_token
+from ndpp.serve.limits import DRAWN_ITEMS, LABEL_LENGTH, RESULTS
+from ndpp.serve.model import Holder, NotReadyError, Served, Settings
 from ndpp.serve.operations import Metrics
 from ndpp.serve.work import Work
 
@@ -47,45 +47,19 @@ api = APIRouter(prefix="/api", responses=problems.RESPONSES)
 
 
 def create_app(
-    path: str | Path,
+    settings: Settings,
     *,
-    category_of: str | Path | None = None,
-    table: str | Path | None = None,
-    boost: str | Path | None = None,
-    customers: str | Path | None = None,
-    token: str | None = None,
-    host: str = "127.0.0.1",
-    limits: Limits | None = None,
     at_end: Callable[[], None] | None = None,
     refused: Callable[[Exception], None] | None = None,
 ) -> Entrance:
     """Return the ASGI application of a model file, which it loads once it runs: until then questions are answered with status 503.
 
-    Parameters
-    ----------
-    path : path
-        The model. If the file is replaced, the new version is served from the next request on.
-    category_of : path, optional
-        A table with the columns item and category, for requests that limit recommendations by category; read with the model.
-    table : path, optional
-        A table with the column item, and columns of words and numbers, for requests with limits; read with the model.
-    boost : path, optional
-        A table with the columns item and factor, for recommendations and draws; read with the model.
-    customers : path, optional
-        A file of customers, whom requests may name. If it is replaced, the new version is served from the next request on.
-    token : str, optional
-        If given, every request but those for the health of the server must carry it.
-    host : str
-        The name by which clients may reach a server without a token, in addition to addresses and ``localhost``.
-    limits : Limits, optional
-        Seconds, threads and waiting requests.
-    at_end : callable, optional
-        Called after the last answer.
-    refused : callable, optional
-        Called with the error if there is no model because the file cannot be loaded. By default the server waits for a better file.
+    ``at_end`` is called after the last answer, ``refused`` with the error if there is no model because a file cannot be loaded; by default
+    the server waits for a better file.
     """
-    tables = (None if name is None else Path(name) for name in (category_of, table, boost, customers))
-    counted, holder, loads = Metrics(), Holder(Path(path), *tables), count()
+    token = None if settings.token_file is None else read_token(Path(settings.token_file))
+    counted, holder, loads = Metrics(), Holder(settings), count()
+    work = Work(settings.seconds, settings.threads, settings.waiting)
 
     def changed(error: Exception | None) -> None:
         if next(loads):  # the first is no reload
@@ -100,7 +74,7 @@ def create_app(
         watcher = asyncio.create_task(holder.watch(changed))
         yield
         watcher.cancel()
-        app.state.work.close()
+        work.close()
         if at_end is not None:
             at_end()
 
@@ -113,7 +87,7 @@ def create_app(
         lifespan=lifespan,
         redirect_slashes=False,  # a redirect would repeat whatever Host header came
     )
-    app.state.holder, app.state.work, app.state.metrics = holder, Work(limits or Limits()), counted
+    app.state.holder, app.state.work, app.state.metrics = holder, work, counted
     app.include_router(api)
     app.include_router(health)
     app.include_router(pages.router)
@@ -123,15 +97,13 @@ def create_app(
     plain = app.openapi
     app.openapi = lambda: problems.documented(plain())  # type: ignore[method-assign]
     app.openapi()  # schemas of records are made now, not while the first request waits
-    return Entrance(app, Guard(token, host), counted)
+    return Entrance(app, Guard(token, settings.host), counted)
 
 
 async def ask(request: Request, answer: Callable[[Served], Record], *, slow: bool = False) -> Response:
     """Have the current model answer a question in a thread, one for draws if it is ``slow``; return the answer as JSON."""
-    model = request.app.state.holder.current
-    body = await request.app.state.work.run(
-        request, lambda: answer(model).to_json().encode("utf-8", "replace"), slow=slow
-    )
+    model, work = request.app.state.holder.current, request.app.state.work
+    body = await work.run(request, lambda: answer(model).to_json().encode("utf-8", "replace"), slow=slow)
     return Response(body, media_type="application/json")
 
 
@@ -194,10 +166,47 @@ async def sizes(request: Request, named: Named, ids: Flag = False) -> Response:
     return await ask(request, lambda model: answers.sizes(model, named, ids=ids), slow=True)
 
 
-@api.post("/recommend", response_model=records.Recommended, summary="What goes with a basket")
-async def recommend(request: Request, question: s.RecommendAsk) -> Response:
-    """The best items for a basket."""
-    return await ask(request, lambda model: answers.recommend(model, **_asked(model, question)))
+class Question(NamedTuple):
+    """A question about a basket: the request, what answers it and with what, and how it is described; draws are ``slow``."""
+
+    asked: type[s.AnyAsk]
+    answer: Callable[..., Record]
+    record: type[Record]
+    summary: str
+    text: str
+    slow: bool = False
+
+
+QUESTIONS = {
+    "recommend": Question(
+        s.RecommendAsk, answers.recommend, records.Recommended, "What goes with a basket", "The best items for a basket."
+    ),
+    "why": Question(
+        s.WhyAsk, answers.why, records.Explained, "Why this item",
+        "What the score of an item owes to popularity, to the mission and to ties.",
+    ),
+    "complete": Question(
+        s.CompleteAsk, answers.complete, records.Completed, "Complete a basket", "Exact samples that contain the basket.", slow=True
+    ),
+    "sample": Question(s.DrawAsk, answers.complete, records.Completed, "Draw baskets", "Exact samples.", slow=True),
+    "probability": Question(
+        s.ProbabilityAsk, answers.probability, records.Likelihood, "How likely is a basket",
+        "The probability of a basket, of its size, and how it compares with independent items.",
+    ),
+}  # fmt: skip
+
+
+def _handler(one: Question) -> Callable[..., Coroutine[None, None, Response]]:
+    async def answer(request: Request, question: s.AnyAsk) -> Response:
+        return await ask(request, lambda model: one.answer(model, **_asked(model, question)), slow=one.slow)
+
+    answer.__annotations__["question"] = one.asked
+    return answer
+
+
+for name, one in QUESTIONS.items():
+    declare = api.post(f"/{name}", name=name, response_model=one.record, summary=one.summary, description=one.text)
+    declare(_handler(one))
 
 
 def _asked(model: Served, question: s.AnyAsk) -> dict[str, Any]:
@@ -205,58 +214,21 @@ def _asked(model: Served, question: s.AnyAsk) -> dict[str, Any]:
     asked = dict(vars(question))
     if isinstance(question, s.ProbabilityAsk):
         del asked["ids"]  # which all requests may ask for: there is no item in the answer
+    if isinstance(question, s.AnyDrawAsk):
+        expected = model.popularity.sum() if question.size is None else question.size
+        most = max(1, int(DRAWN_ITEMS / max(expected, 1)))
+        if question.n > most:
+            raise InvalidInputError(
+                f"must be at most {most} for baskets of about {expected:.0f} items: an answer holds {DRAWN_ITEMS:,} items; "
+                f"got {question.n}",
+                argument="n",
+            )
     if "boost" in asked:
         asked["boost"] = {**asked["boost"], **dict.fromkeys(asked.pop("out_of_stock"), 0.0)}
     if "category_of" in asked:
         limit = model.limit(*(asked.pop(name) for name in ("category_of", "per_category", "categories")))
         asked["per_category"] = limit
     return asked
-
-
-@api.post("/why", response_model=records.Explained, summary="Why this item")
-async def why(request: Request, question: s.WhyAsk) -> Response:
-    """What the score of an item owes to popularity, to the mission and to ties."""
-    return await ask(request, lambda model: answers.why(model, **_asked(model, question)))
-
-
-@api.post("/complete", response_model=records.Completed, summary="Complete a basket")
-async def complete(request: Request, question: s.CompleteAsk) -> Response:
-    """Exact samples that contain the basket."""
-    _check_drawn(request, question)
-    return await ask(request, lambda model: answers.complete(model, **_asked(model, question)), slow=True)
-
-
-@api.post("/sample", response_model=records.Completed, summary="Draw baskets")
-async def sample(request: Request, question: s.DrawAsk) -> Response:
-    """Exact samples."""
-    _check_drawn(request, question)
-    return await ask(request, lambda model: answers.complete(model, **_asked(model, question)), slow=True)
-
-
-def _check_drawn(request: Request, question: s.AnyDrawAsk) -> None:
-    """Refuse to draw more items than an answer may hold."""
-    expected = question.size if question.size is not None else request.app.state.holder.current.popularity.sum()
-    most = max(1, int(DRAWN_ITEMS / max(expected, 1)))
-    if question.n > most:
-        raise InvalidInputError(
-            f"must be at most {most} for baskets of about {expected:.0f} items: an answer holds {DRAWN_ITEMS:,} items; "
-            f"got {question.n}",
-            argument="n",
-        )
-
-
-@api.post("/probability", response_model=records.Likelihood, summary="How likely is a basket")
-async def probability(request: Request, question: s.ProbabilityAsk) -> Response:
-    """The probability of a basket, of its size, and how it compares with independent items."""
-    return await ask(request, lambda model: answers.probability(model, **_asked(model, question)))
-
-
-QUESTIONS: dict[str, tuple[type[s.AnyAsk], Callable[..., Record]]] = {
-    "recommend": (s.RecommendAsk, answers.recommend),
-    "complete": (s.CompleteAsk, answers.complete),
-    "probability": (s.ProbabilityAsk, answers.probability),
-}
-"""What a batch may ask for each basket: the single request, and what answers it."""
 
 
 @api.post("/batch", summary="Many baskets", response_class=StreamingResponse, responses={200: LINES})
@@ -266,8 +238,6 @@ async def many(request: Request, question: s.BatchAsk) -> Response:
     A line has the `index` of its basket and the fields of the single answer, or a `problem`.
     """
     current = request.app.state.holder.current
-    if question.task == "complete":
-        _check_drawn(request, question)
     shared, skipped = await request.app.state.work.run(request, partial(_shared, current, question))
     return StreamingResponse(_lines(request, current, question, shared, skipped), media_type=JSON_LINES)
 
@@ -280,7 +250,7 @@ def _shared(model: Served, batch: s.BatchAsk) -> tuple[dict[str, Any], tuple[s.I
     if batch.customers is not None and len(batch.customers) != len(batch.baskets):
         problem = f"must name {len(batch.baskets)} customers, one per basket, or null; got {len(batch.customers)}"
         raise InvalidInputError(problem, argument="customers")
-    kind, answer = QUESTIONS[batch.task]
+    kind, answer, *_ = QUESTIONS[batch.task]
     own = {name: value for name, value in vars(batch).items() if name in kind.model_fields}
     asked = _asked(model, kind.model_construct(**own))
     heard = Heard.of(model, (), **cast(Said, {name: asked[name] for name in Said.__annotations__ if name in asked}))
@@ -305,9 +275,9 @@ async def _lines(
             asked["customer"] = batch.customers[i]
         if "seed" in asked:
             asked["seed"] = int(np.random.SeedSequence([shared["seed"], i]).generate_state(1)[0])
-        task = partial(QUESTIONS[batch.task][1], model, **asked)
+        task = partial(QUESTIONS[batch.task].answer, model, **asked)
         try:
-            answer = (await work.run(request, task, slow=batch.task == "complete", admitted=True)).data()
+            answer = (await work.run(request, task, slow=QUESTIONS[batch.task].slow, admitted=True)).data()
         except Exception as error:
             found = problems.of(error)
             if found is None:

@@ -1,9 +1,5 @@
 """What one request may ask for. Anything larger is refused with a clear problem document before any work."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
 BODY_BYTES = 8 * 2**20
 """Most bytes of a request's body."""
 BASKET_ITEMS = 500
@@ -40,15 +36,3 @@ HEAD_LINES = 100
 """Most headers."""
 HEADER_SECONDS = 10.0
 """How long a connection may stay open without a complete request line and headers."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Limits that depend on the machine."""
-
-    seconds: float = 10.0
-    """Most seconds of work for one answer; for a batch, for each basket."""
-    threads: int = 2
-    """Requests that are computed at a time."""
-    waiting: int = 64
-    """Requests that may wait for a thread; further ones are turned away with status 503."""

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,6 +39,34 @@ WARM_SECONDS = 5.0
 """How long a model may take to warm up; what is slower than that is compiled and prepared when it is asked for."""
 WATCH_SECONDS = 0.25
 """Time between two looks at the file."""
+
+
+class Settings(NamedTuple):
+    """What to serve, and where. Replaced files are read again: a model with its tables, or the customers alone."""
+
+    path: str | Path
+    host: str = "127.0.0.1"
+    """The name by which clients may reach a server without a token, in addition to addresses and ``localhost``."""
+    port: int = 8000
+    token_file: str | Path | None = None
+    """Holds a token that every request but those for the health of the server must carry."""
+    workers: int = 1
+    seconds: float = 10.0
+    """Most seconds of work for one answer; for a batch, for each basket."""
+    category_of: str | Path | None = None
+    table: str | Path | None = None
+    boost: str | Path | None = None
+    customers: str | Path | None = None
+    threads: int = 2
+    """Requests that one of the workers computes at a time."""
+    waiting: int = 64
+    """Requests that may wait for a thread; further ones are turned away with status 503."""
+
+    @property
+    def files(self) -> list[Path]:
+        """What is read, the customers last."""
+        found = (self.path, self.category_of, self.table, self.boost, self.customers)
+        return [Path(path) for path in found if path is not None]
 
 
 def stamp(path: Path) -> tuple[int, ...]:
@@ -124,25 +153,19 @@ class Served(Prepared):
         return PerCategory(self.category_of, most, only)
 
     @classmethod
-    def load(
-        cls,
-        path: Path,
-        categories: Path | None = None,
-        table: Path | None = None,
-        boost: Path | None = None,
-        customers: Path | None = None,
-    ) -> Served:
-        """Read a model file, a table of categories, one of all that limits are about, one of factors, and a file of customers."""
+    def load(cls, settings: Settings) -> Served:
+        """Read the files."""
+        path, groups, table, boost = Path(settings.path), settings.category_of, settings.table, settings.boost
         law = ndpp.load(path)
-        category_of = None if categories is None else read_groups(categories, "category", law.n_items, law.labels)
+        category_of = None if groups is None else read_groups(groups, "category", law.n_items, law.labels)
         items = None if table is None else ItemTable.read(table, law)
         # A shop sells more than the model knows: such items are left out, and the log says so.
         factors = None if boost is None else read_factors(boost, law.n_items, law.labels, unknown="skip")
-        name = path.stem if path.is_file() else path.name
-        people = None if customers is None else Customers.load(customers, law)
-        return cls(law, name, f"{load_header(path).crc32:08x}", category_of, items, factors, people)
+        people = None if settings.customers is None else Customers.load(settings.customers, law)
+        name, checksum = path.stem if path.is_file() else path.name, f"{load_header(path).crc32:08x}"
+        return cls(law, name, checksum, category_of, items, factors, people)
 
-    def meet(self, customers: Path) -> None:
+    def meet(self, customers: str | Path) -> None:
         """Read a file of customers in place of those known so far; nothing that was made for one of these is kept."""
         found = Customers.load(customers, self.law)
         with self._lock:
@@ -162,8 +185,8 @@ class Holder:
     A replaced file is loaded beside it and takes its place in one step; requests under way keep the old one.
     """
 
-    def __init__(self, path: Path, *tables: Path | None) -> None:
-        self.path, self.tables = path, tables
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
         self._stamp: list[tuple[int, ...]] | None = None
         self._current: Served | None = None
         self._reason = "the model is being loaded; try again in a second"
@@ -179,28 +202,28 @@ class Holder:
         """Load the files, and each version that replaces one, until cancelled; ``changed`` is told why one was refused, or None."""
         while True:
             with contextlib.suppress(OSError):  # between two versions there may be none; the old one goes on
-                found = [stamp(path) for path in (self.path, *self.tables) if path is not None]
+                found = [stamp(path) for path in self.settings.files]
                 if found != self._stamp:
                     before, self._stamp = self._stamp, found  # before loading: what is written meanwhile is noticed
-                    only = self.tables[-1] if before is not None and before[:-1] == found[:-1] else None
-                    await self._load(changed, None if self._current is None else only)
+                    same = self._current is not None and before is not None and before[:-1] == found[:-1]
+                    await self._load(changed, self.settings.customers if same else None)
             await asyncio.sleep(WATCH_SECONDS)
 
-    async def _load(self, changed: Callable[[Exception | None], None], customers: Path | None) -> None:
+    async def _load(self, changed: Callable[[Exception | None], None], customers: str | Path | None) -> None:
         """Load all files, or the customers alone, if only they are new."""
         refused: Exception | None = None
-        what, path = ("customers", str(customers)) if customers is not None else ("model", str(self.path))
+        what, path = ("model", self.settings.path) if customers is None else ("customers", customers)
         first = self._current is None
         try:
             if customers is not None:
                 await asyncio.to_thread(self.current.meet, customers)
             else:
-                self._current = await asyncio.to_thread(Served.load, self.path, *self.tables)
+                self._current = await asyncio.to_thread(Served.load, self.settings)
         except Exception as error:  # whatever is wrong with a file, the next one may be good
             surprise = None if isinstance(error, NDPPError | OSError) else error
             refused, why = error, str(error) if surprise is None else "the log says why"
             self._reason = f"the {what} cannot be loaded: {why}"
-            event(f"{what} refused", level=logging.ERROR, error=surprise, path=path, reason=str(error))
+            event(f"{what} refused", level=logging.ERROR, error=surprise, path=str(path), reason=str(error))
         else:
-            event(f"{what} loaded" if first else f"{what} replaced", path=path, checksum=self.current.checksum)
+            event(f"{what} loaded" if first else f"{what} replaced", path=str(path), checksum=self.current.checksum)
         changed(refused)

@@ -14,7 +14,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import joblib
 import threadpoolctl
@@ -25,7 +25,8 @@ from ndpp.laws.files import load_header
 from ndpp.serve import problems
 from ndpp.serve.app import create_app
 from ndpp.serve.gate import Entrance, read_token
-from ndpp.serve.limits import DISCARD_SECONDS, HEAD_BYTES, HEAD_LINES, HEADER_SECONDS, Limits
+from ndpp.serve.limits import DISCARD_SECONDS, HEAD_BYTES, HEAD_LINES, HEADER_SECONDS
+from ndpp.serve.model import Settings
 from ndpp.serve.operations import CONFIG, FOLDER, event
 
 SETTINGS = "NDPP_SERVE"
@@ -124,31 +125,13 @@ class PatientProtocol(HttpToolsProtocol):
             self._look_later()
 
 
-class Settings(NamedTuple):
-    """What to serve, and where."""
-
-    path: str
-    host: str = "127.0.0.1"
-    port: int = 8000
-    token_file: str | None = None
-    workers: int = 1
-    seconds: float = 10.0
-    category_of: str | None = None
-    table: str | None = None
-    boost: str | None = None
-    customers: str | None = None
-
-    def app(self, refused: Callable[[Exception], None] | None = None) -> Entrance:
-        """Return the application, with a thread for each core that is its share; ``refused`` is told of a file that cannot be loaded."""
-        threadpoolctl.threadpool_limits(1, user_api="blas")  # requests run side by side instead
-        logging.captureWarnings(True)  # into the log, as JSON
-        sys.setswitchinterval(SWITCH_SECONDS)
-        token = None if self.token_file is None else read_token(Path(self.token_file))
-        threads = max(1, joblib.cpu_count() // self.workers)
-        return create_app(
-            self.path, category_of=self.category_of, table=self.table, boost=self.boost, customers=self.customers,
-            token=token, host=self.host, limits=Limits(self.seconds, threads), at_end=_end_soon, refused=refused,
-        )  # fmt: skip
+def app_of(settings: Settings, refused: Callable[[Exception], None] | None = None) -> Entrance:
+    """Return the application, with a thread for each core that is its share; ``refused`` is told of a file that cannot be loaded."""
+    threadpoolctl.threadpool_limits(1, user_api="blas")  # requests run side by side instead
+    logging.captureWarnings(True)  # into the log, as JSON
+    sys.setswitchinterval(SWITCH_SECONDS)
+    settings = settings._replace(threads=max(1, joblib.cpu_count() // settings.workers))
+    return create_app(settings, at_end=_end_soon, refused=refused)
 
 
 def _end_soon() -> None:
@@ -160,7 +143,7 @@ def _end_soon() -> None:
 
 def worker_app() -> Entrance:
     """Return the application of one of several processes."""
-    return Settings(**json.loads(os.environ[SETTINGS])).app()
+    return app_of(Settings(**json.loads(os.environ[SETTINGS])))
 
 
 def run(settings: Settings) -> None:
@@ -177,8 +160,8 @@ def run(settings: Settings) -> None:
     load_header(Path(settings.path))  # what is no model at all is an error now, not when all of it is read
     if settings.token_file is not None:
         read_token(Path(settings.token_file))
-    for table in filter(None, (settings.category_of, settings.table, settings.boost, settings.customers)):
-        os.stat(table)
+    for path in settings.files:
+        os.stat(path)
     bound, failures = _listening(settings), list[Exception]()
     if settings.workers == 1:
 
@@ -187,7 +170,7 @@ def run(settings: Settings) -> None:
             server.should_exit = True
 
         with bound:
-            server = uvicorn.Server(uvicorn.Config(settings.app(end), **common))
+            server = uvicorn.Server(uvicorn.Config(app_of(settings, end), **common))
             server.run(sockets=[bound])
         if failures:
             raise failures[0]
@@ -195,7 +178,7 @@ def run(settings: Settings) -> None:
     with bound:  # an address that is taken is an error here, not in the log of a worker
         port = bound.getsockname()[1]
     with tempfile.TemporaryDirectory(prefix="ndpp-serve-") as folder:
-        os.environ |= {SETTINGS: json.dumps(settings._asdict()), FOLDER: folder}
+        os.environ |= {SETTINGS: json.dumps(settings._asdict(), default=str), FOLDER: folder}
         where = {"host": settings.host, "port": port, "workers": settings.workers}
         uvicorn.run("ndpp.serve.run:worker_app", factory=True, **where, **common)
 
@@ -213,5 +196,7 @@ def _listening(settings: Settings) -> socket.socket:
             f"cannot listen at {shown}:{settings.port}: {why if taken else error.strerror or error}"
         ) from None
     logging.config.dictConfig(CONFIG)
-    event("listening", url=f"http://{shown}:{bound.getsockname()[1]}/", model=settings.path, workers=settings.workers)
+    event(
+        "listening", url=f"http://{shown}:{bound.getsockname()[1]}/", model=str(settings.path), workers=settings.workers
+    )
     return bound

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 
 from ndpp._stop import stopping
-from ndpp.serve.limits import Limits
 
 T = TypeVar("T")
 GIVES_WAY, QUIET = 9.0, 0.1
@@ -65,15 +64,14 @@ UNDER_WAY = UnderWay()
 class Work:
     """Threads that compute answers: some for questions that take milliseconds, others for draws, which may take long.
 
-    Both have room for so many tasks, those that wait included.
+    Both have so many ``threads`` and room for ``waiting`` tasks more, each of which may take some ``seconds``.
     """
 
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
+    def __init__(self, seconds: float, threads: int, waiting: int) -> None:
+        self.seconds = seconds
         self.closed = threading.Event()
-        most = limits.threads + limits.waiting
-        pools = (ThreadPoolExecutor(limits.threads, thread_name_prefix=f"ndpp-{name}") for name in ("answers", "draws"))
-        self._lanes = [(threading.Semaphore(most), pool) for pool in pools]
+        pools = (ThreadPoolExecutor(threads, thread_name_prefix=f"ndpp-{name}") for name in ("answers", "draws"))
+        self._lanes = [(threading.Semaphore(threads + waiting), pool) for pool in pools]
 
     def close(self) -> None:
         """Drop what has not begun, and stop what has."""
@@ -90,7 +88,7 @@ class Work:
         has_room = room.acquire(blocking=False)
         if not has_room and not admitted:
             raise BusyError("too many requests are waiting for an answer; try again in a second")
-        over, seconds = threading.Event(), self.limits.seconds
+        over, seconds = threading.Event(), self.seconds
         end = time.monotonic() + seconds
 
         def check() -> None:
