@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from rich import box
+from rich import table as tables
 from rich.cells import cell_len
 from rich.console import Console
+from rich.text import Text
 
 from ndpp._atomic import write_text
 from ndpp._progress import ProgressBar, progress_bar
@@ -35,33 +38,57 @@ class Report(NamedTuple):
 def emit(report: Report, output: Path | None, *, as_json: bool) -> None:
     """Print a report or write it to a file, as JSON, CSV or Parquet if its suffix says so."""
     suffix = "" if output is None else output.suffix.lower()
-    if suffix == ".parquet" and output is not None and not as_json:
-        write_parquet(output, *report.table)
-        return
     if as_json or suffix == ".json":
         text = to_json(report.data) + "\n"
+    elif suffix == ".parquet" and output is not None:
+        write_parquet(output, *report.table)
+        return
     elif suffix == ".csv":
         text = report.table.to_csv()
+    elif output is None and sys.stdout.isatty():
+        _print(report, Console(file=sys.stdout))
+        return
     else:
-        text = "".join(line.rstrip() + "\n" for line in lines_of(report))
+        text = "".join(line.rstrip() + "\n" for line in _lines(report))
     if output is None:
         sys.stdout.write(text)
     else:
         write_text(output, text)
 
 
-def lines_of(report: Report) -> Iterator[str]:
-    """Yield the lines of the tables for people that have any, with a line between two of them, and of the notes."""
-    tables = report.shown if isinstance(report.shown, list) else [report.shown or report.table]
-    for i, (names, values) in enumerate(table for table in tables if table.lines):
+def _tables(report: Report) -> Iterator[tuple[list[list[str]], list[bool]]]:
+    """Yield the header and lines of each table for people that has any, as text, and which columns are aligned to the right."""
+    for header, lines in report.shown if isinstance(report.shown, list) else [report.shown or report.table]:
+        if lines:
+            rows = (header, *([cell(value) for value in line] for line in lines))
+            numeric = [all(isinstance(value, NUMERIC) for value in values) for values in zip(*lines)]
+            yield [[printable(text) for text in row] for row in rows], numeric
+
+
+def _lines(report: Report) -> Iterator[str]:
+    """Yield what :func:`_print` prints where there is no terminal, without waiting for rich to lay out thousands of lines."""
+    for i, (rows, numeric) in enumerate(_tables(report)):
         if i:
             yield ""
-        cells = [[printable(cell(value)) for value in line] for line in (names, *values)]
-        numeric = [all(isinstance(value, NUMERIC) for value in column) for column in zip(*values)]
-        header, *lines = aligned(cells, numeric, gap=GAP, width=cell_len)
-        width = sum(max(map(cell_len, column)) + len(GAP) for column in zip(*cells)) - len(GAP)
-        yield from (header, "─" * width, *lines)
-    yield from map(printable, report.notes)
+        widths = [max(map(cell_len, column)) for column in zip(*rows)]
+        header, *lines = aligned(rows, numeric, gap=GAP, width=cell_len)
+        yield from (header, "─" * (sum(widths) + len(GAP) * (len(widths) - 1)), *lines)
+    for note in report.notes:
+        yield printable(note)
+
+
+def _print(report: Report, console: Console) -> None:
+    for i, ((header, *lines), numeric) in enumerate(_tables(report)):
+        if i:
+            console.print()
+        out = tables.Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        for name, right in zip(header, numeric):
+            out.add_column(Text(name), justify="right" if right else "left")
+        for line in lines:
+            out.add_row(*map(Text, line))  # as Text, since an item name is not markup
+        console.print(out)
+    for note in report.notes:
+        console.print(Text(printable(note)), soft_wrap=not console.is_terminal)
 
 
 def cell(value: object) -> str:
