@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 
 from ndpp import LowRankKernel, answers
 from ndpp.datasets import shelf_kernel
-from ndpp.plots import embedding_map
-from ndpp_experiments.plots import ATTRACT, REPEL, Curve, line_look
+from ndpp.plots.maps import ATTRACT, embedding_map
+from ndpp_experiments.plots import REPEL, Curve, line_look
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 STATIC = DOCS / "_static"
