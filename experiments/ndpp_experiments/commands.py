@@ -37,7 +37,7 @@ List = Annotated[bool, typer.Option("--list", help="List the experiments, and ru
 
 
 def demo(
-    output: Annotated[Path, o.file("Folder for the model and pictures of it.", "--output", "-o", kind="FOLDER")] = Path(
+    output: Annotated[Path, o.file("Folder for the model and a map of it.", "--output", "-o", kind="FOLDER")] = Path(
         "demo-output"
     ),
 ) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ndpp import answers, plots
-from ndpp.answers.records import Mission, Pairs
+from ndpp import answers
+from ndpp.answers.records import Pairs
 from ndpp.baskets import Baskets
 from ndpp.datasets import load_complete_journey
 from ndpp.inference import Ranking
@@ -22,6 +22,7 @@ from ndpp.laws.limits import Limit
 from ndpp.laws.mixture import Mixture
 from ndpp.learning import MixtureNDPP
 from ndpp.metrics import compare_models, independent_items, item_item_cosine
+from ndpp.plots import embedding_map
 from ndpp_experiments.groceries import DAIRY, MEAT, SEASONING, SIDES, VEGETABLES, Goods, load_goods
 
 OUTPUT = Path("demo-output")
@@ -51,7 +52,7 @@ def run(
     n_draws: int = 1000,
     progress: bool = True,
 ) -> Mixture:
-    """Run the demonstration, write the mixture and pictures of it into the folder ``output``, and return the mixture.
+    """Run the demonstration, write the mixture and a map of it into the folder ``output``, and return the mixture.
 
     It is learned from ``n_train`` baskets, with fewer missions and ties than by default and without families, so that nobody has to
     wait; ``n_draws`` baskets are drawn from it. ``progress`` shows a progress bar during training.
@@ -68,11 +69,12 @@ def run(
     print(f"{model.n_iter_} passes over the baskets, {time.perf_counter() - began:.0f} s.\n")
     show_comparison(model, train, test)
     mixture: Mixture = model.law_
-    missions, pairs = show_missions(mixture), show_pairs(mixture)
+    show_missions(mixture)
+    pairs = show_pairs(mixture)
     show_recommendations(mixture)
     show_dinner(mixture, goods)
     show_samples(mixture, test, n_draws)
-    show_files(mixture, missions, pairs, Path(output))
+    show_files(mixture, pairs, Path(output))
     return mixture
 
 
@@ -125,17 +127,15 @@ def show_comparison(model: MixtureNDPP, train: Baskets, test: Baskets) -> None:
     print(compare_models(models, test, rng=0))
 
 
-def show_missions(mixture: Mixture) -> tuple[Mission, ...]:
-    """Print the missions, similar components together, and return them."""
-    missions = answers.missions(mixture, n_items=4)
+def show_missions(mixture: Mixture) -> None:
+    """Print the missions, similar components together."""
     _title("Why people come")
     print("Similar trips together; how many times as often an item is bought on them in brackets.\n")
-    for mission in missions:
+    for mission in answers.missions(mixture, n_items=4):
         print(
             f"  {mission.share:5.1%}  {mission.mean_size:4.1f} items  "
             + ", ".join(f"{str(one.item).strip()} ({one.lift:.1f}×)" for one in mission.items)
         )
-    return missions
 
 
 def show_pairs(mixture: Mixture) -> Pairs:
@@ -219,15 +219,13 @@ def show_samples(mixture: Mixture, test: Baskets, n_draws: int) -> None:
     )
 
 
-def show_files(mixture: Mixture, missions: tuple[Mission, ...], pairs: Pairs, output: Path) -> None:
-    """Write the mixture, and pictures of its missions and of its strongest ties."""
+def show_files(mixture: Mixture, pairs: Pairs, output: Path) -> None:
+    """Write the mixture, and a map of its items."""
     output.mkdir(parents=True, exist_ok=True)
-    plots.mission_chart(missions).savefig(output / "missions.png", dpi=150)
-    plots.pair_graph(pairs).savefig(output / "pairs.png", dpi=150)
+    embedding_map(mixture, pairs=pairs).savefig(output / "map.png", dpi=150)
     save(mixture, output / "groceries.safetensors")
     _title("Saved")
-    print(f"  {output / 'missions.png'}: the kinds of trips")
-    print(f"  {output / 'pairs.png'}: which items go together, and which replace each other")
+    print(f"  {output / 'map.png'}: the most popular items, with lines between those that go together")
     print(f"  {output / 'groceries.safetensors'}: the model, for ndpp recommend, ndpp serve and ndpp.load")
 
 

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ndpp._types import FloatArray
 from ndpp.errors import InvalidInputError
-from ndpp.plots._base import ATTRACT, COLOURS, NEUTRAL, REPEL, check_any, figure, line_look, open_frame
+from ndpp.plots.maps import ATTRACT, NEUTRAL, figure
 
 if TYPE_CHECKING:
+    from collections.abc import Sized
+
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-GREY = "#9aa3ab"
+GREY, REPEL = "#9aa3ab", "#E69F00"
+COLOURS = (ATTRACT, "#D55E00", "#009E73", "#CC79A7", REPEL, "#56B4E9", "#000000", NEUTRAL, "#332288")
+"""The colours of Okabe and Ito, without yellow and with grey and indigo."""
+MARKERS = "osD^vPX*p"
+Dashes: TypeAlias = str | tuple[float, tuple[float, ...]]
+STYLES: tuple[Dashes, ...] = (
+    "-", "--", "-.", (0, (1, 1)), (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (8, 2)), ":", (0, (4, 1, 1, 1, 1, 1)),
+)  # fmt: skip
 
 
 class Curve(NamedTuple):
@@ -50,6 +60,24 @@ class Bar(NamedTuple):
     value: float
     expected: bool = False
     panel: str = ""
+
+
+def check_any(what: Sized) -> None:
+    """Raise if there is nothing to draw."""
+    if not len(what):
+        raise InvalidInputError("nothing to draw: got no curve or bar")
+
+
+def line_look(i: int) -> dict[str, Any]:
+    """Return the colour, marker and dashes of line i, all different for the first nine."""
+    i %= len(COLOURS)
+    return {"color": COLOURS[i], "marker": MARKERS[i], "ls": STYLES[i], "ms": 5, "lw": 1.6}
+
+
+def open_frame(axes: Axes) -> None:
+    """Remove the frame except for its lower edge, and the ticks of the bars."""
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
 
 
 def fitted_slope(x: Any, y: Any) -> float:

@@ -23,8 +23,9 @@ from quality import DATA, N_VALIDATION, load
 import ndpp
 from ndpp import Baskets, metrics
 from ndpp._atomic import replacing
-from ndpp.plots._base import COLOURS, NEUTRAL, STYLES
+from ndpp.plots.maps import NEUTRAL
 from ndpp_experiments.lookalike import classifier_test
+from ndpp_experiments.plots import COLOURS, STYLES
 from ndpp_experiments.record import machine
 
 NAMES = {"uk_retail": "UK Retail", "groceries": "Groceries"}

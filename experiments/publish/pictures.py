@@ -2,8 +2,8 @@
 
 ``python experiments/publish/pictures.py overview`` makes this one alone: the picture of the README, from ``results``.
 
-``_static/overview.png`` shows what a nonsymmetric kernel can say, and times of ``results/fig2-n.csv``. The others are
-those of a small shelf in the gallery.
+``_static/overview.png`` shows what a nonsymmetric kernel can say, and times of ``results/fig2-n.csv``. The other is the
+map of a small shelf in the gallery.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ndpp import LowRankKernel, answers, plots
+from ndpp import LowRankKernel, answers
 from ndpp.datasets import shelf_kernel
-from ndpp.plots._base import ATTRACT, REPEL, line_look
-from ndpp_experiments.plots import Curve
+from ndpp.plots.maps import ATTRACT, embedding_map
+from ndpp_experiments.plots import REPEL, Curve, line_look
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 STATIC = DOCS / "_static"
@@ -75,16 +75,10 @@ def times(axes: Axes) -> None:
 
 
 def shelf() -> None:
-    """Draw the pictures of the gallery that are about a small shelf, whose kinds are known."""
+    """Draw the map of the gallery, of a small shelf, whose kinds are known."""
     kernel = shelf_kernel()
-    sizes = {"model": kernel.size_distribution()}
-    drawn = {
-        "map": plots.embedding_map(kernel, n=kernel.n_items, pairs=answers.pairs(kernel)),
-        "pairs": plots.pair_graph(answers.pairs(kernel, n=4)),
-        "sizes": plots.size_distributions(sizes, observed=kernel.sample(200, rng=0).sizes),
-    }
-    for name, figure in drawn.items():
-        figure.savefig(STATIC / f"shelf-{name}.png", dpi=90)
+    drawn = embedding_map(kernel, n=kernel.n_items, pairs=answers.pairs(kernel))
+    drawn.savefig(STATIC / "shelf-map.png", dpi=90)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,5 @@ def test_demo_prints_what_it_learned_and_saves_it(tmp_path: Path, capsys: pytest
     ):
         assert words in out
     assert all(item in out for basket in demo.BASKETS for item in basket)
-    for name in ("missions.png", "pairs.png"):
-        assert (folder / name).read_bytes().startswith(b"\x89PNG")
+    assert (folder / "map.png").read_bytes().startswith(b"\x89PNG")
     np.testing.assert_array_equal(ndpp.load(folder / "groceries.safetensors").odds, mixture.odds)

@@ -15,12 +15,11 @@ from ndpp.answers.records import Pairs, Relation
 from ndpp.datasets import make_baskets, make_kernel
 from ndpp.errors import InvalidInputError, MissingExtraError
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.plots._base import ATTRACT, REPEL
 from ndpp.plots.maps import _spread
 from ndpp_experiments import plots as figures
 from ndpp_experiments.plots import Bar, Curve, Panel
 
-to_hex = pytest.importorskip("matplotlib.colors", reason="needs matplotlib: pip install 'ndpp[plot]'").to_hex
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'ndpp[plot]'")
 
 CURVES = [
     Curve(f"sampler {i}", [10, 100, 1000], [0.3 * i, 0.1 * i, 0.03 * i], [0.2, 0.05, 0.01], [3.0, 1.0, 0.3])
@@ -40,11 +39,6 @@ def kernel():
     )
 
 
-@pytest.fixture
-def pairs(kernel):
-    return answers.pairs(kernel, n=4)
-
-
 def texts(figure):
     return [text.get_text() for text in figure.findobj(lambda artist: hasattr(artist, "get_text"))]
 
@@ -56,11 +50,8 @@ def mixture_of(kernel):
 
 
 FIGURES = {
-    "pair_graph": lambda kernel: plots.pair_graph(answers.pairs(kernel, n=4)),
     "embedding_map": lambda kernel: plots.embedding_map(kernel, n=12, pairs=answers.pairs(kernel, n=4)),
-    "missions": lambda kernel: plots.mission_chart(answers.missions(mixture_of(kernel))),
     "map of a mixture": lambda kernel: plots.embedding_map(mixture_of(kernel), n=12),
-    "size_law": lambda kernel: plots.size_distributions({"kernel": kernel.size_distribution()}, observed=[1, 2, 2, 5]),
     "convergence": lambda kernel: figures.convergence_curves([PANEL] * 2),
     "long names": lambda kernel: figures.convergence_curves([PANEL._replace(curves=LONG)]),
     "runtimes": lambda kernel: figures.runtimes([PANEL]),
@@ -82,32 +73,6 @@ def test_figures_are_saved_and_no_text_leaves_them(name, kernel, tmp_path):
     assert box.y0 > -2
     assert box.x1 < width + 2
     assert box.y1 < height + 2
-
-
-def test_missions_are_bars_of_their_shares(kernel):
-    found = answers.missions(mixture_of(kernel))
-    figure = plots.mission_chart(found)
-    assert [bar.get_width() for bar in figure.axes[0].patches] == pytest.approx([0.5, 0.3, 0.2])
-    for mission in found:
-        assert any(text.startswith(f"{mission.share:.1%}, {mission.mean_size:.1f} items: ") for text in texts(figure))
-
-
-def test_the_graph_has_a_line_for_each_pair_and_a_name_for_each_item(pairs):
-    figure = plots.pair_graph(pairs)
-    assert len(figure.axes[0].patches) == 8
-    named = [text for text in texts(figure) if text.startswith("item number")]
-    assert len(named) == 16
-    assert all(len(text) <= 26 for text in named)
-
-
-def test_lines_of_the_graph_tell_kind_and_strength_and_join_neighbours(pairs):
-    both = pairs.complements + pairs.substitutes  # eight pairs of sixteen items
-    lines = plots.pair_graph(pairs).axes[0].patches
-    strengths = np.abs([pair.correlation for pair in both])
-    np.testing.assert_allclose([line.get_linewidth() for line in lines], 0.8 + 4.2 * strengths / strengths.max())
-    assert [to_hex(line.get_edgecolor()) for line in lines] == [ATTRACT.lower()] * 4 + [REPEL.lower()] * 4
-    ends = np.array([line.get_path().vertices[[0, -1]] for line in lines])
-    np.testing.assert_allclose(np.linalg.norm(ends[:, 0] - ends[:, 1], axis=1), 2 * np.sin(np.pi / 16))
 
 
 def test_bands_are_drawn_around_curves_and_the_reference():
@@ -142,14 +107,6 @@ def test_slopes_are_fitted_and_shown():
     for x, y in (([1, 1], [1, 2]), ([1, 2], [0, 1]), ([1, 2, 3], [1, 2])):
         with pytest.raises(InvalidInputError, match="log-log"):
             figures.fitted_slope(x, y)
-
-
-def test_sizes_are_those_of_the_law_and_the_baskets():
-    axes = plots.size_distributions({"kernel": [0.1, 0.6, 0.3]}, observed=np.array([1, 1, 2, 4])).axes[0]
-    np.testing.assert_allclose([bar.get_height() for bar in axes.patches], [0, 0.5, 0.25, 0, 0.25])
-    np.testing.assert_allclose(axes.get_lines()[0].get_ydata(), [0.1, 0.6, 0.3])
-    rare = plots.size_distributions({"kernel": [1e-9, 0.0, 0.5, 0.5, 1e-9]}).axes[0]
-    assert rare.get_xlim() == (1.3, 3.7)  # sizes that hardly occur are left out
 
 
 def test_expected_rejections_are_marked():
@@ -204,27 +161,21 @@ def test_the_map_joins_what_is_on_it(kernel):
 
 
 def test_nothing_to_draw():
-    for call, empty in (
-        (figures.convergence_curves, ()),
-        (plots.size_distributions, {}),
-        (figures.rejections, ()),
-        (plots.mission_chart, ()),
-        (plots.pair_graph, Pairs(0, (), ())),
-    ):
+    for call in (figures.convergence_curves, figures.rejections):
         with pytest.raises(InvalidInputError, match="nothing to draw"):
-            call(empty)
+            call(())
 
 
-def test_without_matplotlib(monkeypatch, pairs):
+def test_without_matplotlib(monkeypatch, kernel):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'ndpp\[plot\]'"):
-        plots.pair_graph(pairs)
+        plots.embedding_map(kernel, n=12)
 
 
 def test_pyplot_is_not_loaded():
     code = (
         "import sys, ndpp.plots; assert 'matplotlib' not in sys.modules\n"
-        "ndpp.plots.size_distributions({'x': [0.5, 0.5]})\n"
+        "ndpp.plots.embedding_map(ndpp.datasets.shelf_kernel(), n=12)\n"
         "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

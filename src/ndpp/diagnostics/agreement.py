@@ -63,14 +63,10 @@ class Agreement:
 
 
 def compare_samples(kernel: LowRankKernel, first: Baskets, second: Baskets) -> Agreement:
-    """Compare two samples: size distribution, items of each group, mean size and mean log det.
+    """Compare two samples of independent draws: size distribution, items of each group, mean size and mean log det.
 
-    Parameters
-    ----------
-    kernel : LowRankKernel
-        Defines log det, and groups of items with similar inclusion probabilities and equal shares of all items drawn.
-    first, second : Baskets
-        Independent draws. Draws of a walk must be far enough apart; see :func:`effective_sample_size`.
+    The kernel defines log det, and groups of items with similar inclusion probabilities and equal shares of all items drawn. Draws of a
+    walk must be far enough apart; see :func:`effective_sample_size`.
 
     Examples
     --------

@@ -27,22 +27,12 @@ FALSE_ALARM_RATE = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class Convergence:
-    """The diagnosis of chains. ``str`` says it in words.
+    """The diagnosis of ``n_chains`` chains of ``n_draws`` sets each. ``str`` says it in words.
 
-    Attributes
-    ----------
-    names : tuple of str
-        The functionals.
-    is_item : (n_functionals,) array of bool
-        Which of them are item indicators.
-    psrf, ess : (n_functionals,) array
-        R-hat of the split chains, and effective sample sizes of all chains together.
-    psrf_allowed, ess_wanted : float
-        Limits of R-hat and of ``effective_draws``. The former allows for what independent draws may show by chance.
-    never_left, never_left_expected : float
-        Number of items in every set of a chain, averaged over chains, and its expectation for independent draws.
-    n_chains, n_draws : int
-        Number of chains, and of sets per chain.
+    For each functional: its name, whether it ``is_item``, R-hat of the split chains, and the effective sample size of all chains together.
+    ``psrf_allowed``, which allows for what independent draws may show by chance, and ``ess_wanted`` are the limits of R-hat and of
+    ``effective_draws``. ``never_left`` is the number of items in every set of a chain, averaged over chains; ``never_left_expected`` is
+    its expectation for independent draws.
     """
 
     names: tuple[str, ...]
@@ -142,19 +132,9 @@ def diagnose_chains(
 ) -> Convergence:
     """Diagnose the convergence of chains of sets.
 
-    Parameters
-    ----------
-    kernel : LowRankKernel
-        The target of the chains.
-    baskets : Baskets
-        Interleaved chains, as ``Walk`` with ``thin=`` returns them: basket i belongs to chain i mod ``n_chains``.
-        Chains should start far apart; with a common start, R-hat cannot see that they never left it.
-    n_chains : int
-        Number of chains.
-    n_items : int
-        Number of item indicators to watch in addition to log det and the size.
-    threshold, ess_wanted : float
-        Largest R-hat and smallest number of effective draws to accept.
+    Chains are interleaved, as ``Walk`` with ``thin=`` returns them: basket i belongs to chain i mod ``n_chains``. They should start far
+    apart; with a common start, R-hat cannot see that they never left it. In addition to log det and the size, the indicators of ``n_items``
+    items are watched. ``threshold`` is the largest R-hat, ``ess_wanted`` the smallest number of effective draws to accept.
 
     Examples
     --------

@@ -32,18 +32,8 @@ Means: TypeAlias = tuple[dict[str, dict[str, Metric]], int]
 class ModelScores(NamedTuple):
     """The metrics of one model, None where a model has no probabilities or the base model has none.
 
-    Attributes
-    ----------
-    name : str
-        The name of the model.
-    log_likelihood, gain : Metric
-        Log-probability of a basket, and the difference to that of the base model.
-    size, content : Metric
-        The two parts of the log-likelihood: log P(\\|S\\|), and log P(S) given the size.
-    auc : Metric
-        Probability that a basket is more probable than a random set of its size.
-    mean_percentile_rank, hit_rate, hit_rate_gain, reciprocal_rank, ndcg : Metric
-        Metrics of the rank of a held-out item, and the difference of the hit rate to that of the base model.
+    ``size`` and ``content`` are the two parts of the log-likelihood, log P(\\|S\\|) and log P(S) given the size. ``gain`` and
+    ``hit_rate_gain`` are differences to the base model.
     """
 
     name: str

@@ -22,20 +22,10 @@ CHUNK_VALUES = 2_000_000
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric on a set of baskets. ``float(estimate)`` is its value.
+    """A metric over ``n`` baskets. ``float(estimate)`` is its value, NaN if ``n`` is 0.
 
-    Attributes
-    ----------
-    name : str
-        Name of the metric.
-    value : float
-        The metric over ``n`` baskets; NaN if ``n`` is 0.
-    low, high, level : float
-        Bootstrap interval and its level, such as 0.95; the interval is NaN without resamples.
-    n : int
-        Number of baskets included.
-    n_zero : int
-        Number of baskets with probability zero under the model. They are excluded, except from AUC.
+    ``low`` and ``high`` are the bootstrap interval of a ``level`` such as 0.95, NaN without resamples. ``n_zero`` counts the baskets of
+    probability zero under the model; they are excluded, except from AUC.
     """
 
     name: str

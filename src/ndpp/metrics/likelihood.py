@@ -22,16 +22,8 @@ def mean_log_likelihood(kernel: object, baskets: Baskets, **options: Unpack[Resa
     Baskets of probability zero, such as those larger than the rank of the kernel, are excluded and counted in
     ``n_zero``.
 
-    Parameters
-    ----------
-    kernel : LowRankKernel, fitted estimator or baseline
-        The model.
-    baskets : Baskets
-        Baskets that the model was not fitted on.
-    level, n_boot : float, int
-        Level of the bootstrap interval, 0.95 by default, and number of resamples, 1000 by default; 0 for no interval.
-    rng : anything ``numpy.random.default_rng`` takes
-        Source of randomness.
+    ``kernel`` is a law, a fitted estimator or a baseline, ``baskets`` are some that it was not fitted on. The bootstrap interval has the
+    ``level`` 0.95 by default, from ``n_boot`` = 1000 resamples; 0 for no interval. ``rng`` is the source of randomness.
 
     Examples
     --------

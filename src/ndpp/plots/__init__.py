@@ -1,11 +1,9 @@
-"""Plots. Each function takes the results of another module and returns a matplotlib ``Figure``; none is shown or saved.
+"""A picture of a model as a matplotlib ``Figure``, which is neither shown nor saved.
 
 Figures do not use pyplot, so the backend, style and open figures of the process are untouched. Save one with
-``figure.savefig("name.png")`` or ``.svg``. Attraction is blue and solid, repulsion orange and dashed. Colours
-and dashes also work for colour-blind readers and in print [Okabe & Ito 2008].
+``figure.savefig("name.png")`` or ``.svg``. ``ndpp report`` makes a page with all that can be drawn of a model.
 """
 
-from ndpp.plots.bars import mission_chart, size_distributions
-from ndpp.plots.maps import embedding_map, pair_graph
+from ndpp.plots.maps import embedding_map
 
-__all__ = ["embedding_map", "mission_chart", "pair_graph", "size_distributions"]
+__all__ = ["embedding_map"]

@@ -1,67 +1,30 @@
-"""Items in the plane: a graph of the strongest pairs, and a map.
-
-The places of items are those of :func:`ndpp.answers.map_of`; lines join complements.
-"""
+"""Items in the plane: their places are those of :func:`ndpp.answers.map_of`, and lines join complements."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ndpp._types import FloatArray
 from ndpp.answers import Prepared, map_of
-from ndpp.answers.records import Item, Pairs, Relation
-from ndpp.errors import InvalidInputError
-from ndpp.plots._base import ATTRACT, NEUTRAL, REPEL, check_any, figure, short
+from ndpp.answers.records import Pairs
+from ndpp.errors import InvalidInputError, needing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SOLID, DASHED = (0, ()), (0, (2, 1))
-"""Lines of the graph: where the pattern begins, and lengths of dashes and gaps."""
-LABELLED = 60
-"""Items of a map that have labels: more would hide each other."""
+ATTRACT, NEUTRAL = "#0072B2", "#5B6770"
+"""Colours that also work for colour-blind readers and in print [Okabe & Ito 2008]."""
+LABELLED, LABEL_LENGTH = 60, 22
+"""Items of a map that have labels, of at most so many characters: more would hide each other."""
 
 
-def pair_graph(pairs: Pairs) -> Figure:
-    """Plot the result of :func:`ndpp.answers.pairs` on a circle; wider lines are stronger correlations."""
-    both = pairs.complements + pairs.substitutes
-    check_any(both)
-    labels = {item: short(str(item), 26) for pair in both for item in (pair.item, pair.other)}
-    reach = 1.1 + 0.031 * max(map(len, labels.values()))  # the circle, and labels all around it
-    drawn = figure(9.0, 9.0)  # says what to install without matplotlib
-
-    from matplotlib.patches import PathPatch
-    from matplotlib.path import Path
-
-    axes = drawn.add_subplot(aspect="equal", xlim=(-reach, reach), ylim=(-reach, reach))
-    axes.axis("off")
-    items = _neighbours_first(both)
-    angles = np.pi / 2 - 2 * np.pi * np.arange(len(items)) / len(items)
-    places = dict(zip(items, np.column_stack([np.cos(angles), np.sin(angles)])))
-    strongest = max(abs(pair.correlation) for pair in both)
-    for kind, color, dashes, label in (
-        (pairs.complements, ATTRACT, SOLID, "go together"),
-        (pairs.substitutes, REPEL, DASHED, "stand in for each other"),
-    ):
-        for pair in kind:  # a curve bent towards the centre
-            start, end = places[pair.item], places[pair.other]
-            path = Path([start, 0.35 * (start + end), end], [Path.MOVETO, Path.CURVE3, Path.CURVE3])
-            width = 0.8 + 4.2 * abs(pair.correlation) / strongest
-            axes.add_patch(PathPatch(path, fill=False, color=color, ls=dashes, lw=width, capstyle="butt"))
-        if kind:
-            axes.plot([], [], color=color, ls=dashes, lw=3, label=label)
-    axes.plot(*np.array(list(places.values())).T, "o", color=NEUTRAL, ms=6)
-    for item, angle in zip(items, np.degrees(angles)):
-        left, (x, y) = angle < -90 - 1e-6, 1.05 * places[item]
-        axes.text(
-            x, y, labels[item], va="center", ha="right" if left else "left", fontsize=9,
-            rotation=angle + 180 * left, rotation_mode="anchor",
-        )  # fmt: skip
-    drawn.legend(loc="outside lower center", ncols=2, frameon=False)
-    return drawn
+def figure(width: float, height: float) -> Figure:
+    """Return an empty figure of this width and height in inches."""
+    with needing("matplotlib", "plot", "A picture"):
+        from matplotlib.figure import Figure
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def embedding_map(model: object, *, n: int = 60, pairs: Pairs | None = None) -> Figure:
@@ -95,7 +58,7 @@ def embedding_map(model: object, *, n: int = 60, pairs: Pairs | None = None) -> 
         axes.scatter(points[part, 0], points[part, 1], s=area[part] + 8, color=NEUTRAL, alpha=opacity, lw=0, zorder=2)
     for one, (x, y) in zip(found[:LABELLED], points):
         axes.annotate(
-            short(str(one.item), 22), (x, y), (0, 6), textcoords="offset points", fontsize=8, ha="center", zorder=3
+            _short(str(one.item)), (x, y), (0, 6), textcoords="offset points", fontsize=8, ha="center", zorder=3
         )
     axes.margins(0.1)
     near = "of the same missions" if len(own.law.weights) > 1 else "go with the same items"
@@ -104,6 +67,10 @@ def embedding_map(model: object, *, n: int = 60, pairs: Pairs | None = None) -> 
     notes += ["blue line: go together"] if pairs else []
     drawn.supxlabel("    ·    ".join(notes), fontsize=9)
     return drawn
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= LABEL_LENGTH else label[: LABEL_LENGTH - 1].rstrip() + "…"
 
 
 def _spread(places: FloatArray, *, width: float = 0.17, height: float = 0.032, rounds: int = 80) -> FloatArray:
@@ -116,20 +83,3 @@ def _spread(places: FloatArray, *, width: float = 0.17, height: float = 0.032, r
         push = np.where(over, np.sign(up) * (height - np.abs(up)), 0.0)
         places = places + np.column_stack([np.zeros(len(places)), 0.3 * push.sum(axis=1)])
     return places
-
-
-def _neighbours_first(pairs: Sequence[Relation]) -> list[Item]:
-    """Return the items in depth-first order along the pairs, which puts most paired items next to each other."""
-    friends: dict[Item, list[Item]] = {}
-    for pair in pairs:
-        friends.setdefault(pair.item, []).append(pair.other)
-        friends.setdefault(pair.other, []).append(pair.item)
-    order: dict[Item, None] = {}
-    for start in friends:
-        stack = [start]
-        while stack:
-            item = stack.pop()
-            if item not in order:
-                order[item] = None
-                stack += reversed(friends[item])
-    return list(order)

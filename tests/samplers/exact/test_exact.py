@@ -24,7 +24,7 @@ from ndpp.errors import (
 from ndpp.items import ItemDraw, LeverageTable
 from ndpp.items.table import look_up
 from ndpp.samplers.base import stream, stream_key
-from ndpp.samplers.exact import Exact, ladder, node_route
+from ndpp.samplers.exact import Exact, node_route, routes
 from ndpp.samplers.exact import nodes as _nodes
 from ndpp.samplers.exact import sampler as exact
 from ndpp.samplers.exact.node_route import NodesRoute
@@ -188,7 +188,7 @@ class LeverageAlone(LeverageTable):
 
 def test_negative_control_proposals_without_acceptance(monkeypatch: pytest.MonkeyPatch):
     case = BY_NAME["generic"]
-    monkeypatch.setattr(ladder, "LeverageTable", LeverageAlone)
+    monkeypatch.setattr(routes, "LeverageTable", LeverageAlone)
     monkeypatch.setattr(exact, "ROUTES", (NodesRoute,))
     draws = Exact.prepare(case.kernel, size=1).sample(DRAWS, rng=6).baskets
     with pytest.raises(AssertionError):

@@ -128,9 +128,9 @@ def test_rows_in_eigencoordinates_are_not_kept_without_the_memory():
     kernel = plain(200, 40)
     kept, not_kept = Exact.prepare(kernel), Exact.prepare(kernel, memory=16 * 200 * 40 - 1)
     assert kept.sample(20, rng=0).baskets == not_kept.sample(20, rng=0).baskets
-    assert len(kept.clock.eigen.source.kept) == kept.kernel.n_rows
-    assert len(not_kept.clock.eigen.source.kept) == 0
-    assert not_kept.clock.eigen.n_bytes < 30_000
+    assert len(kept.route_for(None).eigen.source.kept) == kept.kernel.n_rows
+    assert len(not_kept.route_for(None).eigen.source.kept) == 0
+    assert not_kept.route_for(None).eigen.n_bytes < 30_000
 
 
 def test_sides_of_the_items_proposed_most_often_are_kept_beside_X(monkeypatch):

@@ -159,7 +159,8 @@ def _draw_one(
     signed_sum(left[:m], right[:m], block[:, 0])
     while tried < table.budget:
         n = proposals_at_once(table.total / weights.trace, table.budget - tried)
-        uniforms, step = rng.random((3, n)), group_size(weights.trace, table)
+        uniforms = rng.random((3, n))
+        step = min(max(int(table.total / weights.trace), 4), GROUP)  # one of table.total / trace candidates is accepted
         candidates = look_up(table.threshold, table.alias, uniforms)
         for start in range(0, n, step):
             some = candidates[start : start + step]
@@ -183,12 +184,6 @@ def _draw_one(
                 return FAILED, tried + start + some.size, nothing, nothing
         tried += n
     return NOT_YET, tried, nothing, nothing
-
-
-@njit()
-def group_size(trace: float, table: TableArrays) -> int:
-    """Return how many candidates to judge together, of which one is accepted among ``table.total / trace``."""
-    return min(max(int(table.total / trace), 4), GROUP)
 
 
 @njit(error_model="numpy")

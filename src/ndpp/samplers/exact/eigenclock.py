@@ -24,7 +24,7 @@ from typing import ClassVar
 import numpy as np
 
 from ndpp._compiled import njit, soon, write
-from ndpp._types import AnyArray, ComplexArray, FloatArray, IntArray
+from ndpp._types import ComplexArray, FloatArray, IntArray, KeyArray
 from ndpp._validation import PROBABILITY_TOLERANCE
 from ndpp.errors import PrecisionError
 from ndpp.items import LeverageTable
@@ -89,13 +89,10 @@ class EigenClock:
     def draw_all(self, rng: np.random.Generator) -> IntArray:
         """Draw the further items of one sample, as rows in any order, by whatever means."""
         found = self.draw(rng)
-        return self._resume(rng, found).rows if isinstance(found, Unfinished) else found.rows
+        return self.finish(None, rng, found).rows if isinstance(found, Unfinished) else found.rows
 
-    def finish(self, target: Target, rng: np.random.Generator, begun: Unfinished) -> Done:
-        """Draw the further items of a sample that failed a monitor, from the time and the items it has."""
-        return self._resume(rng, begun)
-
-    def _resume(self, rng: np.random.Generator, begun: Unfinished) -> Done:
+    def finish(self, target: Target | None, rng: np.random.Generator, begun: Unfinished) -> Done:
+        """Draw the further items of a sample that failed a monitor, from the time and the items it has; the target is not needed."""
         assert begun.moment is not None
         if not np.isfinite(sum(begun.moment)):
             raise PrecisionError(
@@ -109,7 +106,7 @@ class EigenClock:
 
 @njit(error_model="numpy")
 def _run(
-    seed: AnyArray,
+    seed: KeyArray,
     table: TableArrays,
     values: ComplexArray,
     multiplicity: FloatArray,
@@ -149,8 +146,10 @@ def _run(
             )
             capacity *= 2  # the second half is space
         found, tried = NOT_YET, 0
+        # Candidates at a time: rounding of the rate must not change their number.
+        step = min(BLOCK, int(2.2 * K / max(1.0, rate)) + 4)
         while found == NOT_YET and tried < table.budget:
-            candidates, coins = propose(seed, table, _step(K, rate))
+            candidates, coins = propose(seed, table, step)
             n = candidates.size
             fetch(candidates, source, fetched[0, :n], fetched[1, :n])
             ceiling = min(1.0, rate) * table.leverage[candidates]  # 0 ⪯ Z ⪯ tr Z, and ⪯ I
@@ -255,12 +254,6 @@ def _rate_given(
             v[k] -= second * f_right[i, k]
     change: float = np.dot(u, v) / pivot
     return rate - change
-
-
-@njit()
-def _step(K: int, rate: float) -> int:
-    """Return how many candidates to propose at a time, which rounding errors of the rate must not change."""
-    return min(BLOCK, int(2.2 * K / max(1.0, rate)) + 4)
 
 
 @njit(fastmath={"contract", "reassoc"}, error_model="numpy")

@@ -20,8 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndpp._compiled import njit, write
+from ndpp._compiled import njit
 from ndpp._types import ComplexArray, FloatArray
+from ndpp.linalg.operations import NUMPY
 from ndpp.linalg.schur import row_basis
 
 RETIRED = -1e6
@@ -66,36 +67,15 @@ def given_items(R: FloatArray, log_w: ComplexArray, given: FloatArray) -> Nodes:
     Only the span of the rows matters; in an orthonormal basis, nearly equal items cost no digits. Plain twin:
     :func:`ndpp.linalg.schur.condition_on`.
     """
-    basis = np.ascontiguousarray(row_basis(given)[0])
-    Z, log_minor = np.empty_like(R), np.empty_like(log_w)
-    _given_items(R, basis, Z, log_minor)
-    return Nodes(Z, log_w + log_minor)
-
-
-@njit()
-def _given_items(R: FloatArray, basis: FloatArray, Z: FloatArray, log_minor: ComplexArray) -> None:
-    """Write Z = R − UG⁻¹V with U = RQᵀ, V = QR, G = VQᵀ, and log det G, for orthonormal rows Q, one node at a time."""
-    _, h, r, _ = R.shape
-    y, columns = len(basis), np.ascontiguousarray(basis.T)
-    V, U, F = np.empty((2, y, r)), np.empty((r, y)), np.empty((2 * y, r))
+    basis = row_basis(given)[0]
+    U, V = R @ basis.T, basis @ R
+    middle = V[0] @ basis.T + 1j * (V[1] @ basis.T)
+    F = np.linalg.solve(middle, V[0] + 1j * V[1])
+    log_abs, log_unit = NUMPY.log_det(middle)
     # Complex products as real ones of twice the inner length: (Ur + iUi)(Fr + iFi) is left[0]F + i·left[1]F.
-    left, product = np.empty((2, r, 2 * y)), np.empty((r, r))
-    for j in range(h):
-        for part in range(2):
-            np.dot(basis, R[part, j], V[part])
-            np.dot(R[part, j], columns, U)
-            write(U, left[part, :, :y])
-            np.multiply(U, 1.0 - 2.0 * part, left[1 - part, :, y:])
-        right = V[0] + 1j * V[1]
-        G = np.dot(V[0], columns) + 1j * np.dot(V[1], columns)
-        solved = np.linalg.solve(G, right)
-        sign, log_abs = np.linalg.slogdet(G)
-        log_minor[j] = np.log(sign) + log_abs
-        write(solved.real, F[:y])
-        write(solved.imag, F[y:])
-        for part in range(2):
-            np.dot(left[part], F, product)
-            np.subtract(R[part, j], product, Z[part, j])
+    left = np.stack([np.concatenate([U[0], -U[1]], axis=2), np.concatenate([U[1], U[0]], axis=2)])
+    product = left @ np.concatenate([F.real, F.imag], axis=1)
+    return Nodes(np.subtract(R, product, out=product), log_w + log_abs + log_unit)
 
 
 @njit(fastmath=_FAST, error_model="numpy")

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ndpp._compiled import njit, soon
-from ndpp._types import BoolArray, ComplexArray, FloatArray, IntArray
+from ndpp._types import ComplexArray, FloatArray, IntArray
 from ndpp._validation import PROBABILITY_TOLERANCE
 from ndpp.linalg.coordinates import Coordinates
 from ndpp.linalg.size_law import tilt_for, tilted_law
@@ -106,7 +106,11 @@ def plan_circle(mean: float, variance: float, left: int) -> tuple[float, int]:
     with np.errstate(invalid="ignore"):
         folded = np.maximum(log_law(left + NODE_COUNTS[None, :]), log_law(left - NODE_COUNTS[None, :])) - here
     good = (folded < np.log(MODELLED_BIAS)) & (here > np.log(MODELLED_FRACTION))
-    return _fewest(good, here, shifts, NODE_COUNTS) or (0.0, int(NODE_COUNTS[-1]))
+    if not good.any():
+        return 0.0, int(NODE_COUNTS[-1])
+    column = int(np.argmax(good.any(axis=0)))  # the fewest nodes, and with these the most digits
+    row = int(np.argmax(np.where(good[:, column], here[:, 0], -np.inf)))
+    return float(shifts[row, 0]), int(NODE_COUNTS[column])
 
 
 def plan_from_moments(rungs: IntArray, mean: FloatArray, variance: FloatArray, left: int) -> list[tuple[int, int]]:
@@ -179,12 +183,3 @@ def _extended(law: FloatArray, noise: float) -> FloatArray:
         inside = log_law[min(max(m, first), last) - first]
         extended[m] = inside - up * max(first - m, 0) - down * max(m - last, 0)
     return extended
-
-
-def _fewest(good: BoolArray, fraction: FloatArray, shifts: FloatArray, counts: IntArray) -> tuple[float, int] | None:
-    """Return the shift and count with the fewest nodes that are good and then the most digits; None if none are good."""
-    if not good.any():
-        return None
-    column = int(np.argmax(good.any(axis=0)))
-    row = int(np.argmax(np.where(good[:, column], fraction[:, 0], -np.inf)))
-    return float(shifts[row, 0]), int(counts[column])

@@ -8,8 +8,7 @@ constant that depends on the kernel. Items are drawn one after another from thei
 where the coefficients come from the trapezoid rule on a circle, and conditioning on one more item is a rank-one update at each node. The
 leverages ‖q_a‖² bound all these probabilities, so one static table serves every item, with r/(k − i) proposals on average, whatever n.
 
-Samples are drawn by the first of five routes that suits (:mod:`.routes`); ``sampler.route`` names it, and all draw from the same
-distribution. Cost per sample of k items:
+Samples are drawn by the first of five routes that suits (:mod:`.routes`); ``sampler.route`` names it. Cost per sample of k items:
 
 * ``projection``, for symmetric kernels: O(k r²), or O(n k²) if the rank is near n (:mod:`.spectral`).
 * ``cholesky``, for any size, if the rank is near n and sets are large: O(n³), one pass over all items (:mod:`.sweep`).
@@ -42,9 +41,8 @@ from ndpp.linalg.size_law import tilted_law
 from ndpp.samplers.base import Draw, Engine, Sampler, with_engine
 from ndpp.samplers.exact.eigenchain import EigenChain
 from ndpp.samplers.exact.eigenclock import EigenClock
-from ndpp.samplers.exact.ladder import KernelParts, Ladder
 from ndpp.samplers.exact.node_route import NodesRoute
-from ndpp.samplers.exact.routes import CircleReport, Done, Route, Target
+from ndpp.samplers.exact.routes import CircleReport, Done, KernelParts, Ladder, Route, Target
 from ndpp.samplers.exact.spectral import Projection
 from ndpp.samplers.exact.sweep import Sweep
 
@@ -161,12 +159,6 @@ class Exact(Target, Sampler):
     def nodes(self, wanted: int) -> NodesRoute:
         """Return the route that draws ``wanted`` items by node matrices, whatever the kernel."""
         return NodesRoute(self, wanted)
-
-    @property
-    def clock(self) -> EigenClock | None:
-        """What draws samples of any size; None if they need circles."""
-        route = self.route_for(None)
-        return route if isinstance(route, EigenClock) else None
 
 
 def first_route(target: Target, wanted: int | None) -> Route | None:

@@ -28,7 +28,7 @@ import numpy as np
 
 from ndpp._compiled import interpreted, jitable, njit
 from ndpp._memory import n_bytes_of
-from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._types import FloatArray, IntArray, KeyArray
 from ndpp._validation import clip_probabilities
 from ndpp.errors import PrecisionError
 from ndpp.items import LeverageTable
@@ -178,7 +178,7 @@ def draw_among_all(rng: np.random.Generator, V: FloatArray) -> IntArray:
 
 @njit()
 def _draw(
-    seed: AnyArray,
+    seed: KeyArray,
     vectors: FloatArray,
     chance: FloatArray,
     heads: FloatArray,
@@ -193,7 +193,7 @@ def _draw(
 
 @jitable(error_model="numpy")
 def draw_projection(
-    seed: AnyArray, V: FloatArray, rows: Rows, factors: FloatArray, table: TableArrays
+    seed: KeyArray, V: FloatArray, rows: Rows, factors: FloatArray, table: TableArrays
 ) -> ProjectedItems:
     """Draw as many items as V has rows, from the projection onto them; V is overwritten."""
     items, done, proposals, largest = np.empty(len(V), np.int64), 0, 0, 0.0
@@ -217,7 +217,7 @@ def heads_table(p: FloatArray, q: FloatArray, most: int) -> FloatArray:
 
 
 @njit()
-def choose(seed: AnyArray, chance: FloatArray, heads: FloatArray) -> IntArray:
+def choose(seed: KeyArray, chance: FloatArray, heads: FloatArray) -> IntArray:
     """Return which coins show heads; ``heads`` is empty for any number of them."""
     uniforms = np.empty(chance.size)
     for i in range(chance.size):

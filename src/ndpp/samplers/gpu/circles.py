@@ -14,8 +14,8 @@ from ndpp._memory import Memory
 from ndpp._types import FloatArray, IntArray
 from ndpp.linalg.size_law import nodes
 from ndpp.linalg.tilts import LEAST_VARIANCE, solve_each
-from ndpp.samplers.exact.ladder import Ladder
 from ndpp.samplers.exact.plan import RUNG_STEP
+from ndpp.samplers.exact.routes import Ladder
 from ndpp.samplers.gpu.arrays import TORCH
 from ndpp.samplers.gpu.diagonal import Diagonal, Peak
 from ndpp.samplers.gpu.memory import DeviceRows

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ndpp._types import AnyArray, IntArray, Items, Jobs, RngLike
+from ndpp._types import IntArray, Items, Jobs, KeyArray, RngLike
 from ndpp._validation import check_count
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
 from ndpp.inference import greedy_map
@@ -99,16 +99,12 @@ class Walk(Sampler):
             Number of items per set. Sets of size 0 and 1 are drawn directly and exactly, without a chain.
         up : UpStep
             How two items are put back: ``DirectUp()``, ``RejectionUp()`` or ``NaiveUp()``.
-        steps : int, optional
-            Number of steps of an independent chain; ``size²`` if None. Not with ``thin``.
+        steps, burn_in : int
+            Number of steps of an independent chain, ``size²`` if None and not with ``thin``; and of those before all others.
         start : "uniform", "greedy" or items
             Where chains start.
-        burn_in : int
-            Number of steps before all others.
-        thin : int, optional
-            Take samples from long chains, this many steps apart.
-        chains : int, optional
-            Number of long chains; 1 if None. Only with ``thin``.
+        thin, chains : int, optional
+            Take samples from this many long chains (1 if None; only with ``thin``), ``thin`` steps apart.
         """
         size = kernel.without_background().check_size(size)
         if thin is None and chains is not None:
@@ -184,7 +180,7 @@ class Walk(Sampler):
             count=START_BUDGET,
         )
 
-    def _run(self, key: AnyArray, batches: Sequence[range], n_jobs: Jobs) -> Iterator[list[Draw]]:
+    def _run(self, key: KeyArray, batches: Sequence[range], n_jobs: Jobs) -> Iterator[list[Draw]]:
         if self.thin is None or not batches:
             yield from super()._run(key, batches, n_jobs)
             return

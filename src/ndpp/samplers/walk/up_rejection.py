@@ -29,7 +29,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from ndpp._compiled import njit
-from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._types import FloatArray, IntArray, KeyArray
 from ndpp._validation import PROBABILITY_TOLERANCE, check_count, clip_probabilities
 from ndpp.errors import BudgetExceededError
 from ndpp.items import LeverageTable
@@ -140,7 +140,7 @@ class PreparedRejectionUp:
             count=self.budget,
         )
 
-    def propose(self, seed: AnyArray, step: Step, most: int) -> tuple[IntArray | None, int]:
+    def propose(self, seed: KeyArray, step: Step, most: int) -> tuple[IntArray | None, int]:
         """Propose up to ``most`` pairs; return the first that is accepted, or None, and its number."""
         Q = self.kernel.coordinates.Q
         rows: Rows = self.kernel if Q is None else Q
@@ -192,7 +192,7 @@ def absolute_root(F: FloatArray) -> FloatArray:
 
 @njit(error_model="numpy")
 def _propose(
-    seed: AnyArray,
+    seed: KeyArray,
     table: TableArrays,
     rows: Rows,
     columns: FloatArray,
