@@ -27,7 +27,7 @@ from ndpp.inference import Recommendation, recommend
 from ndpp.laws.gate import Gain
 from ndpp.learning import checkpoint as checkpoints
 from ndpp.learning.checkpoint import Checkpoint
-from ndpp.learning.contest import Contest, Forecast, forecast
+from ndpp.learning.contest import Contest, forecast
 from ndpp.learning.run import Deadline, TrainingRun
 from ndpp.learning.trainer import Objective, P, Trainer, TrainingSettings
 from ndpp.metrics.models import independent_items
@@ -84,10 +84,12 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
     ) -> Mapping[str, Objective[P]]:
         """Return what may be trained, by name: several if only training can tell which is best, the first where it cannot."""
 
-    def _trial(self, shape: S, training: Baskets, held_out: Baskets, run: TrainingRun) -> tuple[Objective[P], Forecast]:
-        """Return an objective to time, quickly made, and how long its parts take as far as it does not tell."""
+    def _trial(
+        self, shape: S, training: Baskets, held_out: Baskets, run: TrainingRun
+    ) -> tuple[Objective[P], float, int]:
+        """Return an objective to time, quickly made, the seconds before training begins, and how many candidates there may be."""
         (objective,) = self._objectives(shape, training, held_out, run).values()
-        return objective, Forecast(0.0, 0.0)
+        return objective, 0.0, 1
 
     def _possible(self, baskets: Baskets, shape: S, what: str) -> Baskets:
         """Return the baskets that the model can give a probability above zero."""
@@ -157,7 +159,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         run.say(f"{about}, and {len(held_out):,} to validate")
         done = 0 if saved is None else len(saved.record["history"])
         if done < settings.max_epochs and clock.left() > 0 and (self.progress or self.minutes is not None):
-            self._tell(self._trial(shape, training, held_out, run), settings, run, done, training.n_items)
+            forecast(*self._trial(shape, training, held_out, run), settings, run, done, training.n_items)
         objectives = self._objectives(shape, training, held_out, run)
         contest = Contest({name: Trainer(goal, settings, seed, clock) for name, goal in objectives.items()})
         if saved is not None and (done or saved.candidates()):
@@ -191,18 +193,6 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
     def _learn_context(self, training: Baskets, held_out: Baskets) -> Sequence[Gain]:
         """Learn how the distribution depends on the context of the baskets; return what each column gained."""
         return ()
-
-    def _tell(
-        self, trial: tuple[Objective[P], Forecast], settings: TrainingSettings, run: TrainingRun, done: int, n: int
-    ) -> None:
-        """Say how long training takes at most, and keep time for its end."""
-        objective, rest = trial
-        timed = forecast(objective, settings, run.seed, n)
-        found = timed._replace(start=rest.start, pilots=rest.pilots)
-        run.epoch_seconds = found.epoch
-        run.clock.reserve = min(run.clock.reserve + found.reserve, run.clock.limit / 2)
-        if self.progress:
-            run.say(found.told(settings, run, done))
 
     def _keep(self, trained: Trainer[P]) -> None:
         law: Any = trained.objective.law(trained.best, self.labels_)
@@ -298,6 +288,11 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
                 "create the baskets with labels=model.labels_"
             )
         return baskets
+
+    def _count(self, name: str, default: int, *, least: int = 1, most: int | None = None) -> int:
+        """Return a parameter that is a whole number, or the default if it is None."""
+        value = getattr(self, name)
+        return default if value is None else check_count(value, name, least=least, most=most)
 
     def _settings(self) -> TrainingSettings:
         return TrainingSettings(
