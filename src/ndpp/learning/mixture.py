@@ -44,6 +44,10 @@ HALFWAY_COUNT = 20.0
 """An item that occurs this often begins half-way between what its features say and what its baskets say."""
 
 
+FamilyParts = tuple[FamilyData, FamilyData]
+"""The training and the validation baskets."""
+
+
 @estimator
 class MixtureNDPP(BasketModel[Shape, MixtureParameters]):
     """A mixture of shopping missions whose items are tied by one skew kernel: see :class:`ndpp.Mixture`.
@@ -154,11 +158,12 @@ class MixtureNDPP(BasketModel[Shape, MixtureParameters]):
         r, C = shape.n_factors, shape.n_missions
         values = [0.01 * rng.standard_normal(size) for size in ((n,), (n, r), (n, shape.rank), (C, r), (C,), (C,))]
         values[0] += math.log(max(1.0, float(training.sizes.mean())) / training.n_items)
-        folded = [
-            Orders(Baskets._trusted(part.indptr, part.indices % n, n, None, None), weights=part.weights)
-            for part in (training, held_out)
-        ]
-        goal = self._objective(None, [FamilyData.of(None, part) for part in folded], values, is_trial=True)
+
+        def folded(part: Baskets) -> FamilyData:
+            baskets = Baskets._trusted(part.indptr, part.indices % n, n, None, None)
+            return FamilyData.of(None, Orders(baskets, weights=part.weights))
+
+        goal = self._objective(None, (folded(training), folded(held_out)), values, is_trial=True)
         saved = {} if run.saved is None else run.saved.candidates()
         pilots = len(saved) or (2 if isinstance(self.families, str) else 1)
         seconds = 0.0 if saved else pilots * seconds_of_start(training, held_out, shape)
@@ -169,8 +174,8 @@ class MixtureNDPP(BasketModel[Shape, MixtureParameters]):
     ) -> Mapping[str, MixtureObjective]:
         """Return the objectives over items, over families, or both; what a checkpoint has is not sought again."""
 
-        def read(patterns: Patterns | None) -> list[FamilyData]:
-            return [FamilyData.of(patterns, one) for one in (training, held_out)]
+        def read(patterns: Patterns | None) -> FamilyParts:
+            return FamilyData.of(patterns, training), FamilyData.of(patterns, held_out)
 
         goals = {}
         for name, part in ({} if run.saved is None else run.saved.candidates()).items():
@@ -180,16 +185,16 @@ class MixtureNDPP(BasketModel[Shape, MixtureParameters]):
             return goals
         found = self._patterns(training, run)
         for patterns in [found] if found is None or not isinstance(self.families, str) else [None, found]:
-            data, sets, what = read(patterns), [training, held_out], "items"
+            data, learned, judged, what = read(patterns), training, held_out, "items"
             if patterns is not None:
-                sets, what = [part.states(patterns) for part in data], "families"
+                learned, judged, what = data[0].states(patterns), data[1].states(patterns), "families"
             with run.stage(f"start: classes of {what}", START_SHARE):
-                values = start(np.random.default_rng([run.seed, 1]), *sets, shape)
+                values = start(np.random.default_rng([run.seed, 1]), learned, judged, shape)
             goals[what] = self._objective(patterns, data, values)
         return _likely(goals, run)
 
     def _objective(
-        self, patterns: Patterns | None, data: Sequence[FamilyData], values: Sequence[Any], *, is_trial: bool = False
+        self, patterns: Patterns | None, data: FamilyParts, values: Sequence[Any], *, is_trial: bool = False
     ) -> MixtureObjective:
         """Return the objective over the training and the validation baskets from these parameters on."""
         begin = MixtureParameters(*(torch.as_tensor(one).to(self.device, self._dtype()).contiguous() for one in values))
