@@ -125,8 +125,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
             How often each basket of ``validation`` counts.
         context, validation_context : mapping or data frame, optional
             For mixtures: what else is known about each basket of X and of ``validation``, as columns with a value per basket, such as the
-            store and the weekday. The weights of the missions are learned for each value, and the distribution in a context is
-            ``law_.at(store=3)``. A column is kept only if the validation baskets gain by it; ``context_`` says what each gained.
+            store and the weekday: see :func:`ndpp.fit`.
         resume : bool or path
             Resume from this checkpoint. ``True`` means ``checkpoint``, if that file exists. The result is the same as
             that of an uninterrupted run.

@@ -288,9 +288,7 @@ def _saved_patterns(saved: Checkpoint) -> Patterns | None:
 
 def _likely(candidates: dict[str, MixtureObjective], run: TrainingRun) -> dict[str, MixtureObjective]:
     """Return the candidate under which the validation baskets are more probable, if that is plain or time is short, or else all of them."""
-    if len(candidates) == 1:
-        return candidates
-    if run.clock.left() <= 0:
+    if len(candidates) == 1 or run.clock.left() <= 0:
         return dict(list(candidates.items())[:1])
     values = {name: goal.validated(goal.start) for name, goal in candidates.items()}
     best = max(values, key=lambda name: values[name])
