@@ -26,7 +26,6 @@ from ndpp.errors import DataWarning, InvalidInputError
 from ndpp.inference import Recommendation, recommend
 from ndpp.laws.gate import Gain
 from ndpp.learning import checkpoint as checkpoints
-from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.contest import Contest, forecast
 from ndpp.learning.run import Deadline, TrainingRun
 from ndpp.learning.trainer import Objective, P, Trainer, TrainingSettings
@@ -143,25 +142,24 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         settings, shape, source = self._settings(), self._shape(baskets), self._source(resume)
         self._check_device()
         made_with = self._made_with(baskets, held_out, shape, settings)
-        saved = None if source is None else checkpoints.read(source)
-        if source is not None and saved is not None:
+        saved = checkpoints.FRESH if source is None else checkpoints.read(source)
+        if source is not None:
             check_same(source, saved.record["made_with"], made_with)
-        seed = _seed(self.random_state) if saved is None else int(saved.record["seed"])
+        seed = _seed(self.random_state) if source is None else int(saved.record["seed"])
         possible = self._possible(baskets, shape, "baskets")
         training, held_out = self._parts(possible, held_out, shape, np.random.default_rng([seed, 0]))
         about = (
             f"{type(self).__name__}, {self._described(shape)}: {len(training):,} baskets over {baskets.n_items:,} items"
         )
         run = TrainingRun(seed, clock, self.progress, self.checkpoint, made_with, saved)
-        if saved is None:
-            run.keep(Checkpoint({}, {"history": []}))  # from here on there is something to resume
+        if source is None:
+            run.keep(saved)  # from here on there is something to resume
         run.say(f"{about}, and {len(held_out):,} to validate")
-        done = 0 if saved is None else len(saved.record["history"])
-        if done < settings.max_epochs and clock.left() > 0 and (self.progress or self.minutes is not None):
-            forecast(*self._trial(shape, training, held_out, run), settings, run, done, training.n_items)
+        if run.done < settings.max_epochs and clock.left() > 0 and (self.progress or self.minutes is not None):
+            forecast(*self._trial(shape, training, held_out, run), settings, run, training.n_items)
         objectives = self._objectives(shape, training, held_out, run)
         contest = Contest({name: Trainer(goal, settings, seed, clock) for name, goal in objectives.items()})
-        if saved is not None and (done or saved.candidates()):
+        if run.done or saved.candidates():
             contest.restore(saved)
         else:
             run.keep(contest.state())

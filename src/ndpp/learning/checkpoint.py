@@ -55,6 +55,10 @@ class Checkpoint(NamedTuple):
         )
 
 
+FRESH = Checkpoint({}, {"history": []})
+"""That of a run that has not begun."""
+
+
 def write(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
     """Write a checkpoint atomically: a killed process leaves either the old file or the new one."""
     header = {"format": FORMAT, "format_version": str(FORMAT_VERSION), "record": json.dumps(dict(record))}

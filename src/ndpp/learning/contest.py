@@ -182,10 +182,9 @@ def forecast(
     n_candidates: int,
     settings: TrainingSettings,
     run: TrainingRun,
-    done: int,
     n_items: int,
 ) -> None:
-    """Say how long training takes at most after ``done`` epochs, from steps of a trainer that is not used otherwise; keep time for its end.
+    """Say how long training takes at most, from steps of a trainer that is not used otherwise; keep time for its end.
 
     ``before`` are the seconds before the first epoch, where there may be several candidates. The objective may have a part of the
     ``n_items``: what a step does for each basket takes as long as here, everything else in proportion to the items.
@@ -207,15 +206,13 @@ def forecast(
     evaluation += (ratio - 1) * sums
     run.epoch_seconds = trainer.n_steps * step + objective.evaluations * evaluation
     end, limit = FINISHING * evaluation, run.clock.left() + run.clock.reserve
-    total = before + left_of([run.epoch_seconds] * n_candidates, done, settings.max_epochs) + end
+    total = before + left_of([run.epoch_seconds] * n_candidates, run.done, settings.max_epochs) + end
     run.clock.reserve = min(run.clock.reserve + evaluation + end, run.clock.limit / 2)
     begin = f"start {duration(before)}, " if before > 1 else ""
-    both = (
-        f", the first {min(PILOT, settings.max_epochs)} perhaps with and without families" if n_candidates > 1 else ""
-    )
+    both = f", the first {min(PILOT, settings.max_epochs)} perhaps with and without families" * (n_candidates > 1)
     limited = f"; ended after {duration(limit)} with the best so far" if limit < total else ""
     run.say(
-        f"at most about {duration(total)}: {begin}{settings.max_epochs - done} epochs of {duration(run.epoch_seconds)}{both}; "
+        f"at most about {duration(total)}: {begin}{settings.max_epochs - run.done} epochs of {duration(run.epoch_seconds)}{both}; "
         f"fewer if the validation baskets stop gaining{limited}"
     )
 

@@ -164,7 +164,7 @@ class MixtureNDPP(BasketModel[Shape, MixtureParameters]):
             return FamilyData.of(None, Orders(baskets, weights=part.weights))
 
         goal = self._objective(None, (folded(training), folded(held_out)), values, is_trial=True)
-        saved = {} if run.saved is None else run.saved.candidates()
+        saved = run.saved.candidates()
         pilots = len(saved) or (2 if isinstance(self.families, str) else 1)
         seconds = 0.0 if saved else pilots * seconds_of_start(training, held_out, shape)
         return goal, seconds, pilots
@@ -178,8 +178,8 @@ class MixtureNDPP(BasketModel[Shape, MixtureParameters]):
             return FamilyData.of(patterns, training), FamilyData.of(patterns, held_out)
 
         goals = {}
-        for name, part in ({} if run.saved is None else run.saved.candidates()).items():
-            patterns = _saved_patterns(part) if name == "families" else None
+        for name, part in run.saved.candidates().items():
+            patterns = _saved_patterns(part)
             goals[name] = self._objective(patterns, read(patterns), part.named("now", MixtureParameters._fields))
         if goals:
             return goals
@@ -223,7 +223,7 @@ class MixtureNDPP(BasketModel[Shape, MixtureParameters]):
         """Return families and their states; None if there are none, or no time to find them."""
         if self.families is None:
             return None
-        if run.saved is not None and (found := _saved_patterns(run.saved)) is not None:
+        if (found := _saved_patterns(run.saved)) is not None:
             return found
         rng = np.random.default_rng([run.seed, 2])
         try:
