@@ -146,10 +146,10 @@ def test_without_time_columns_are_dropped(law):
 def test_many_baskets_are_sampled(law, monkeypatch):
     monkeypatch.setattr(learned, "MAX_ENTRIES", 300 * C)
     every = baskets_in_context(law, 900)
-    shapes, of = [], learned._Table.of.__func__
-    monkeypatch.setattr(learned._Table, "of", classmethod(lambda *a: shapes.append(len(a[2])) or of(*a)))
+    tables, of = [], learned._Table.of.__func__
+    monkeypatch.setattr(learned._Table, "of", classmethod(lambda *a: tables.append(of(*a)) or tables[-1]))
     learned.learn_context(law, every[:600], every[600:])
-    assert shapes == [300, 300]
+    assert [len(table.likelihoods) for table in tables] == [300, 300]
 
 
 # ---- estimators, ndpp.fit -------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from ndpp._progress import ProgressBar
 from ndpp._stop import look
 from ndpp.errors import ModelFileError, TrainingInterruptedWarning
 from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, checkpoint, contest, run
-from ndpp.learning.contest import Contest
+from ndpp.learning.contest import PILOT, Contest
 from ndpp.learning.mixture_objective import MixtureObjective
 from ndpp.learning.trainer import Trainer
 
@@ -96,7 +96,7 @@ def test_a_contest_ends_with_the_better_run(monkeypatch: pytest.MonkeyPatch):
     model = MixtureNDPP(2, **settings).fit(DOUBTFUL)
     ((contest, names),) = contests
     assert names == ["items", "families"]
-    assert (list(contest.candidates), contest.pilot, len(model.history_)) == (["items"], 3, 4)
+    assert (list(contest.candidates), PILOT, len(model.history_)) == (["items"], 3, 4)
     alone = MixtureNDPP(2, **settings, families=None).fit(DOUBTFUL)
     assert np.array_equal(model.score_samples(DOUBTFUL), alone.score_samples(DOUBTFUL))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -40,10 +41,10 @@ MODELS: dict[str, BasketModel[Any, Any]] = {
 
 
 def objective(model: BasketModel[Any, Any], baskets: Baskets) -> Any:
-    if isinstance(model, MixtureNDPP):  # the states of families begin at random sets
-        patterns = model._patterns(ONCE, TrainingRun(0))
-        made: Any = model._begun(patterns, model._shape(baskets), baskets, baskets, TrainingRun(0))
-    else:
+    patterns = MixtureNDPP._patterns
+    with patch.object(
+        MixtureNDPP, "_patterns", lambda own, _, run: patterns(own, ONCE, run)
+    ):  # states begin at random sets
         (made,) = model._objectives(model._shape(baskets), baskets, baskets, TrainingRun(0)).values()
     made.begin_epoch(made.start)
     return made

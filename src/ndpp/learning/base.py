@@ -26,8 +26,7 @@ from ndpp.errors import DataWarning, InvalidInputError
 from ndpp.inference import Recommendation, recommend
 from ndpp.laws.gate import Gain
 from ndpp.learning import checkpoint as checkpoints
-from ndpp.learning.checkpoint import Checkpoint
-from ndpp.learning.contest import Contest, Forecast, forecast
+from ndpp.learning.contest import Contest, forecast
 from ndpp.learning.run import Deadline, TrainingRun
 from ndpp.learning.trainer import Objective, P, Trainer, TrainingSettings
 from ndpp.metrics.models import independent_items
@@ -84,10 +83,12 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
     ) -> Mapping[str, Objective[P]]:
         """Return what may be trained, by name: several if only training can tell which is best, the first where it cannot."""
 
-    def _trial(self, shape: S, training: Baskets, held_out: Baskets, run: TrainingRun) -> tuple[Objective[P], Forecast]:
-        """Return an objective to time, quickly made, and how long its parts take as far as it does not tell."""
+    def _trial(
+        self, shape: S, training: Baskets, held_out: Baskets, run: TrainingRun
+    ) -> tuple[Objective[P], float, int]:
+        """Return an objective to time, quickly made, the seconds before training begins, and how many candidates there may be."""
         (objective,) = self._objectives(shape, training, held_out, run).values()
-        return objective, Forecast(0.0, 0.0)
+        return objective, 0.0, 1
 
     def _possible(self, baskets: Baskets, shape: S, what: str) -> Baskets:
         """Return the baskets that the model can give a probability above zero."""
@@ -123,8 +124,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
             How often each basket of ``validation`` counts.
         context, validation_context : mapping or data frame, optional
             For mixtures: what else is known about each basket of X and of ``validation``, as columns with a value per basket, such as the
-            store and the weekday. The weights of the missions are learned for each value, and the distribution in a context is
-            ``law_.at(store=3)``. A column is kept only if the validation baskets gain by it; ``context_`` says what each gained.
+            store and the weekday: see :func:`ndpp.fit`.
         resume : bool or path
             Resume from this checkpoint. ``True`` means ``checkpoint``, if that file exists. The result is the same as
             that of an uninterrupted run.
@@ -142,25 +142,24 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         settings, shape, source = self._settings(), self._shape(baskets), self._source(resume)
         self._check_device()
         made_with = self._made_with(baskets, held_out, shape, settings)
-        saved = None if source is None else checkpoints.read(source)
-        if source is not None and saved is not None:
+        saved = checkpoints.FRESH if source is None else checkpoints.read(source)
+        if source is not None:
             check_same(source, saved.record["made_with"], made_with)
-        seed = _seed(self.random_state) if saved is None else int(saved.record["seed"])
+        seed = _seed(self.random_state) if source is None else int(saved.record["seed"])
         possible = self._possible(baskets, shape, "baskets")
         training, held_out = self._parts(possible, held_out, shape, np.random.default_rng([seed, 0]))
         about = (
             f"{type(self).__name__}, {self._described(shape)}: {len(training):,} baskets over {baskets.n_items:,} items"
         )
         run = TrainingRun(seed, clock, self.progress, self.checkpoint, made_with, saved)
-        if saved is None:
-            run.keep(Checkpoint({}, {"history": []}))  # from here on there is something to resume
+        if source is None:
+            run.keep(saved)  # from here on there is something to resume
         run.say(f"{about}, and {len(held_out):,} to validate")
-        done = 0 if saved is None else len(saved.record["history"])
-        if done < settings.max_epochs and clock.left() > 0 and (self.progress or self.minutes is not None):
-            self._tell(self._trial(shape, training, held_out, run), settings, run, done, training.n_items)
+        if run.done < settings.max_epochs and clock.left() > 0 and (self.progress or self.minutes is not None):
+            forecast(*self._trial(shape, training, held_out, run), settings, run, training.n_items)
         objectives = self._objectives(shape, training, held_out, run)
         contest = Contest({name: Trainer(goal, settings, seed, clock) for name, goal in objectives.items()})
-        if saved is not None and (done or saved.candidates()):
+        if run.done or saved.candidates():
             contest.restore(saved)
         else:
             run.keep(contest.state())
@@ -191,18 +190,6 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
     def _learn_context(self, training: Baskets, held_out: Baskets) -> Sequence[Gain]:
         """Learn how the distribution depends on the context of the baskets; return what each column gained."""
         return ()
-
-    def _tell(
-        self, trial: tuple[Objective[P], Forecast], settings: TrainingSettings, run: TrainingRun, done: int, n: int
-    ) -> None:
-        """Say how long training takes at most, and keep time for its end."""
-        objective, rest = trial
-        timed = forecast(objective, settings, run.seed, n)
-        found = timed._replace(start=rest.start, pilots=rest.pilots)
-        run.epoch_seconds = found.epoch
-        run.clock.reserve = min(run.clock.reserve + found.reserve, run.clock.limit / 2)
-        if self.progress:
-            run.say(found.told(settings, run, done))
 
     def _keep(self, trained: Trainer[P]) -> None:
         law: Any = trained.objective.law(trained.best, self.labels_)
@@ -298,6 +285,11 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
                 "create the baskets with labels=model.labels_"
             )
         return baskets
+
+    def _count(self, name: str, default: int, *, least: int = 1, most: int | None = None) -> int:
+        """Return a parameter that is a whole number, or the default if it is None."""
+        value = getattr(self, name)
+        return default if value is None else check_count(value, name, least=least, most=most)
 
     def _settings(self) -> TrainingSettings:
         return TrainingSettings(

@@ -30,11 +30,6 @@ class Checkpoint(NamedTuple):
     record: dict[str, Any]
     path: str = ""
 
-    def part(self, name: str) -> Checkpoint:
-        """Return the checkpoint with the tensors whose names begin with ``name`` and a dot, without that."""
-        own = {key: tensor for key, tensor in self.tensors.items() if key.startswith(f"{name}.")}
-        return self._replace(tensors={key.removeprefix(f"{name}."): tensor for key, tensor in own.items()})
-
     def named(self, group: str, names: Sequence[str]) -> list[Tensor]:
         """Return the tensors of a group by their names."""
         if missing := [name for name in names if f"{group}.{name}" not in self.tensors]:
@@ -45,8 +40,12 @@ class Checkpoint(NamedTuple):
         """Return the checkpoint of each candidate that it names."""
         if "candidate" in self.record:
             return {self.record["candidate"]: self}
-        parts = self.record.get("candidates", {})
-        return {name: self.part(name)._replace(record=record) for name, record in parts.items()}
+        found = {}
+        for name, record in self.record.get("candidates", {}).items():
+            own = {key: tensor for key, tensor in self.tensors.items() if key.startswith(f"{name}.")}
+            tensors = {key.removeprefix(f"{name}."): tensor for key, tensor in own.items()}
+            found[name] = self._replace(tensors=tensors, record=record)
+        return found
 
     def unusable(self, reason: str) -> ModelFileError:
         """Return the error for a checkpoint of a model that is trained in another way today."""
@@ -54,6 +53,10 @@ class Checkpoint(NamedTuple):
             f"{self.path!r} is a checkpoint of another version of ndpp, or of another machine: {reason}",
             advice="Delete it and train again.",
         )
+
+
+FRESH = Checkpoint({}, {"history": []})
+"""That of a run that has not begun."""
 
 
 def write(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:

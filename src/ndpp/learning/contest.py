@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, NamedTuple
+from typing import Any, Generic
 
 from ndpp._progress import ProgressBar, progress_bar
 from ndpp._types import IntArray
@@ -23,8 +23,6 @@ PILOT = 3
 """Epochs for which all candidates are trained."""
 MAX_LAG = 0.001
 """How far behind the first a candidate may be after an epoch of the pilot, relative to the log-likelihood, to stay in it."""
-MIN_TIMED_STEPS = 9
-"""Steps of an epoch after which its duration is extrapolated from them: the first one is slow."""
 MIN_LEAD = 0.01
 """How much better the validation log-likelihood with families must be after the pilot. Runs that were closer ended in the other order:
 training with families begins better and gains less later (validation baskets of Instacart and of three Amazon categories)."""
@@ -55,11 +53,6 @@ class Contest(Generic[P]):
         return best if values[best] - values[first] > MIN_LEAD * abs(values[first]) else first
 
     @property
-    def pilot(self) -> int:
-        """Epochs for which all candidates are trained, at most."""
-        return min(PILOT, self.lead.settings.max_epochs)
-
-    @property
     def ended(self) -> str | None:
         """Why training has ended, after the last drop of the learning rate or the last epoch, or out of time; None if it goes on."""
         if self.lead.drops > RATE_DROPS:
@@ -75,17 +68,18 @@ class Contest(Generic[P]):
         first = next(iter(self.candidates.values())).best_value
         least = first - MAX_LAG * abs(first)
         left = {name: trainer for name, trainer in self.candidates.items() if trainer.best_value >= least}
-        self.candidates = {self._leader: self.lead} if len(self.lead.history) >= self.pilot else left
+        is_over = len(self.lead.history) >= min(PILOT, self.lead.settings.max_epochs)
+        self.candidates = {self._leader: self.lead} if is_over else left
 
     def train(self, run: TrainingRun) -> str:
         """Train until the validation log-likelihood no longer rises; return why it ended, as :attr:`NDPP.ended_` does.
 
         Every epoch writes a checkpoint. Ctrl-C ends training with the best parameters so far, as the end of the time does.
         """
-        last = self.lead.settings.max_epochs
-        total, done = (self._steps_until(epoch) for epoch in (last, len(self.lead.history)))
+        last, steps, is_interrupted = self.lead.settings.max_epochs, [self.lead.n_steps] * len(self.candidates), False
+        total, left = (int(left_of(steps, done, last)) for done in (0, len(self.lead.history)))
         try:
-            with progress_bar(total, f"epoch 1 of {last}", done=done, show=run.progress, left="at most") as bar:
+            with progress_bar(total, f"epoch 1 of {last}", done=total - left, show=run.progress, left="at most") as bar:
                 while self.ended is None:
                     self.epoch(_Steps(self, run, bar))
                     if not self.lead.history:
@@ -95,41 +89,31 @@ class Contest(Generic[P]):
                     told = f"epoch {now['epoch']} of {last}, loss {now['loss']:.3f}, validation {now['validation']:.3f}"
                     bar.tell(told, told + self._remaining())
                     run.spoke = time.monotonic()
-            self._validated()
         except KeyboardInterrupt:
-            self._validated()
-            warnings.warn(
-                f"training was interrupted in epoch {len(self.lead.history) + 1}; the best kernel so far is kept "
-                f"(validation log-likelihood {self.lead.best_value:.4g})",
-                TrainingInterruptedWarning,
-                stacklevel=3,  # where fit was called
-            )
-            return "interrupted"
-        return self.ended or "minutes"
-
-    def _validated(self) -> None:
-        """Validate what there is if no epoch has been finished."""
+            is_interrupted = True
         for trainer in self.candidates.values():
-            if not trainer.history:
+            if not trainer.history:  # no epoch has been finished
                 trainer.validate()
-
-    def _steps_until(self, epoch: int) -> int:
-        """Return how many steps the first epochs take, of all candidates together."""
-        return self.lead.n_steps * (epoch + (len(self.candidates) - 1) * min(epoch, self.pilot))
-
-    def seconds_left(self, per_epoch: Sequence[float], first: float | None = None) -> float:
-        """Return how long training goes on at most after ``first`` epochs, now by default, if one of each candidate takes so long."""
-        last = self.lead.settings.max_epochs
-        first = len(self.lead.history) if first is None else first
-        together = max(0.0, self.pilot - first) if len(per_epoch) > 1 else 0.0
-        return float(sum(per_epoch) * together + max(per_epoch) * (last - first - together))
+        if not is_interrupted:
+            return self.ended or "minutes"
+        warnings.warn(
+            f"training was interrupted in epoch {len(self.lead.history) + 1}; the best kernel so far is kept "
+            f"(validation log-likelihood {self.lead.best_value:.4g})",
+            TrainingInterruptedWarning,
+            stacklevel=3,  # where fit was called
+        )
+        return "interrupted"
 
     def _remaining(self) -> str:
         """Return what a line about an epoch says of time: how long it took, and how long training still takes at most."""
         took = [trainer.history[-1]["seconds"] for trainer in self.candidates.values()]
-        left = min(self.seconds_left(took), self.lead.clock.left())
-        goes_on = left > 0 and self.ended is None
-        return f", {duration(sum(took))}" + (f"; at most about {duration(left)} left" if goes_on else "")
+        told = f", {duration(sum(took))}"
+        return told if self.ended else f"{told}; {self.bound(took, len(self.lead.history))}"
+
+    def bound(self, per_epoch: Sequence[float], done: float) -> str:
+        """Say how long training goes on at most after ``done`` epochs, if one of each candidate takes so long."""
+        left = min(left_of(per_epoch, done, self.lead.settings.max_epochs), self.lead.clock.left())
+        return f"at most about {duration(max(0.0, left))} left"
 
     def state(self) -> Checkpoint:
         """Return a checkpoint: of the one candidate, with its name, or of all, with the name of each before those of its tensors."""
@@ -166,13 +150,17 @@ class _Steps:
         if self.bar.say is None:
             return
         lead, steps = self.contest.lead, self.contest.lead.n_steps * self.count
-        is_known = self.taken >= MIN_TIMED_STEPS or not self.run.epoch_seconds
-        whole = (time.monotonic() - self.began) / self.taken * lead.n_steps if is_known else self.run.epoch_seconds
-        left = self.contest.seconds_left([whole] * self.count, self.done + self.taken / steps)
-        left = max(0.0, min(left, lead.clock.left()))
+        each = [(time.monotonic() - self.began) / self.taken * lead.n_steps] * self.count
         self.run.tick(
-            f"epoch {self.done + 1} of {lead.settings.max_epochs}: step {self.taken} of {steps}; at most about {duration(left)} left"
+            f"epoch {self.done + 1} of {lead.settings.max_epochs}: step {self.taken} of {steps}; "
+            f"{self.contest.bound(each, self.done + self.taken / steps)}"
         )
+
+
+def left_of(per_epoch: Sequence[float], done: float, last: int) -> float:
+    """Return the work that is left at most after ``done`` of ``last`` epochs, if an epoch of each candidate takes so much."""
+    together = max(0.0, min(PILOT, last) - done) if len(per_epoch) > 1 else 0.0
+    return sum(per_epoch) * together + max(per_epoch) * (last - done - together)
 
 
 def duration(seconds: float) -> str:
@@ -188,45 +176,20 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-class Forecast(NamedTuple):
-    """Seconds of an epoch, of one evaluation of the validation baskets, and of what comes before the first epoch."""
+def forecast(
+    objective: Objective[P],
+    before: float,
+    n_candidates: int,
+    settings: TrainingSettings,
+    run: TrainingRun,
+    n_items: int,
+) -> None:
+    """Say how long training takes at most, from steps of a trainer that is not used otherwise; keep time for its end.
 
-    epoch: float
-    evaluation: float
-    start: float = 0.0
-    pilots: int = 1
-    """Candidates that may be trained in the first epochs."""
-
-    def total(self, settings: TrainingSettings, done: int) -> float:
-        """Return how long training takes at most, after ``done`` epochs."""
-        twice = (self.pilots - 1) * max(0, min(PILOT, settings.max_epochs) - done)
-        return self.start + self.epoch * (settings.max_epochs - done + twice) + FINISHING * self.evaluation
-
-    def told(self, settings: TrainingSettings, run: TrainingRun, done: int) -> str:
-        """Return a line on how long training takes."""
-        total, epochs = self.total(settings, done), settings.max_epochs - done
-        begin = f"start {duration(self.start)}, " if self.start > 1 else ""
-        both = f"the first {min(PILOT, settings.max_epochs)} perhaps with and without families"
-        limit = run.clock.left() + run.clock.reserve
-        limited = f"; ended after {duration(limit)} with the best so far" if limit < total else ""
-        return (
-            f"at most about {duration(total)}: {begin}{epochs} epochs of {duration(self.epoch)}{f', {both}' * (self.pilots > 1)}; "
-            f"fewer if the validation baskets stop gaining{limited}"
-        )
-
-    @property
-    def reserve(self) -> float:
-        """Seconds that the end takes: one evaluation, and what comes after it."""
-        return (1 + FINISHING) * self.evaluation
-
-
-def forecast(objective: Objective[P], settings: TrainingSettings, seed: int, n_items: int) -> Forecast:
-    """Return how long an epoch takes, from some steps of a trainer that is not used otherwise.
-
-    The objective may have a part of the ``n_items``: what a step does for each basket takes as long as here, everything else in proportion
-    to the items.
+    ``before`` are the seconds before the first epoch, where there may be several candidates. The objective may have a part of the
+    ``n_items``: what a step does for each basket takes as long as here, everything else in proportion to the items.
     """
-    saved, trainer = objective.state(), Trainer(objective, settings, seed)
+    saved, trainer = objective.state(), Trainer(objective, settings, run.seed)
     which = next(shuffled(trainer.rng, objective.n_baskets, trainer.batch_size))
     with warnings.catch_warnings(action="ignore"):
         _step_seconds(trainer, which[:1])
@@ -241,7 +204,17 @@ def forecast(objective: Objective[P], settings: TrainingSettings, seed: int, n_i
     step = baskets + ratio * (dense + objective.renewed(n_items) * renewal / TIMED)
     sums = min(evaluation, renewal / 3)  # what an evaluation does for all items, of the three products of a renewal
     evaluation += (ratio - 1) * sums
-    return Forecast(trainer.n_steps * step + objective.evaluations * evaluation, evaluation)
+    run.epoch_seconds = trainer.n_steps * step + objective.evaluations * evaluation
+    end, limit = FINISHING * evaluation, run.clock.left() + run.clock.reserve
+    total = before + left_of([run.epoch_seconds] * n_candidates, run.done, settings.max_epochs) + end
+    run.clock.reserve = min(run.clock.reserve + evaluation + end, run.clock.limit / 2)
+    begin = f"start {duration(before)}, " if before > 1 else ""
+    both = f", the first {min(PILOT, settings.max_epochs)} perhaps with and without families" * (n_candidates > 1)
+    limited = f"; ended after {duration(limit)} with the best so far" if limit < total else ""
+    run.say(
+        f"at most about {duration(total)}: {begin}{settings.max_epochs - run.done} epochs of {duration(run.epoch_seconds)}{both}; "
+        f"fewer if the validation baskets stop gaining{limited}"
+    )
 
 
 def _steps(trainer: Trainer[P], which: IntArray) -> list[float]:

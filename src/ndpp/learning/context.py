@@ -21,7 +21,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 from ndpp._stop import look
-from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._types import FloatArray, IntArray, RealArray, WordArray
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.gate import Gain, Gate
@@ -66,10 +66,9 @@ def check_context(training: Baskets, held_out: Baskets | None) -> None:
 def learn_context(law: Law, training: Baskets, held_out: Baskets) -> tuple[Gate | None, tuple[Gain, ...]]:
     """Return how the weights of a mixture depend on the context of baskets, None if they do not, and what each column gained."""
     values = {name: _in_order(words) for name, words in training.context.items()}
-    most = max(1, MAX_ENTRIES // len(law.weights))
     now, strengths, gains = dict[str, FloatArray](), dict[str, float](), dict[str, Gain]()
     try:
-        tables = [_Table.of(law, _at_most(most, baskets), values) for baskets in (training, held_out)]
+        tables = [_Table.of(law, baskets, values) for baskets in (training, held_out)]
         alone = {name: _best(tables, {}, {}, [name], STRENGTHS) for name in values}
         for name in sorted(alone, key=lambda name: -(alone[name][1].gain or 0.0)):
             shifts, gain = alone[name]
@@ -100,8 +99,7 @@ def relearn_context(law: Law, training: Baskets, held_out: Baskets) -> tuple[Gat
     begin = np.cumsum([0, *map(len, gate.levels.values())])
     old = {name: gate.shifts[start : start + len(gate.levels[name])] for name, start in zip(gate.levels, begin)}
     base = {name: np.pad(old[name], ((0, len(values[name]) - len(old[name])), (0, 0))) for name in told}
-    most = max(1, MAX_ENTRIES // len(law.weights))
-    tables = [_Table.of(law, _at_most(most, baskets), values)._replace(base=base) for baskets in (training, held_out)]
+    tables = [_Table.of(law, baskets, values, base) for baskets in (training, held_out)]
     changes, gain = _best(tables, {}, {}, list(told), STRENGTHS)
     if not gain.kept:
         return gate, gain
@@ -109,14 +107,7 @@ def relearn_context(law: Law, training: Baskets, held_out: Baskets) -> tuple[Gat
     return Gate({**gate.levels, **values}, np.concatenate(list(now.values()))), gain
 
 
-def _at_most(most: int, baskets: Baskets) -> Baskets:
-    """Return the baskets, or a random sample of ``most`` of them if there are more."""
-    if len(baskets) <= most:
-        return baskets
-    return baskets[np.sort(np.random.default_rng(0).permutation(len(baskets))[:most])]
-
-
-def _in_order(words: AnyArray) -> tuple[str, ...]:
+def _in_order(words: WordArray) -> tuple[str, ...]:
     """Return the different words, whole numbers by value; "" says nothing."""
     found = [word for word in np.unique(words).tolist() if word]
     return tuple(sorted(found, key=int) if all(word.isdecimal() for word in found) else found)
@@ -153,15 +144,19 @@ class _Table(NamedTuple):
     """
 
     log_weights: FloatArray
-    likelihoods: AnyArray
+    likelihoods: RealArray
     counts: FloatArray
     context: dict[str, IntArray]
     n_values: dict[str, int]
     base: Mapping[str, FloatArray] = {}
 
     @classmethod
-    def of(cls, law: Law, baskets: Baskets, values: Mapping[str, Sequence[str]]) -> Self:
-        """Return the table of some baskets."""
+    def of(
+        cls, law: Law, baskets: Baskets, values: Mapping[str, Sequence[str]], base: Mapping[str, FloatArray] = {}
+    ) -> Self:
+        """Return the table of some baskets, of a random sample if they are too many."""
+        if len(baskets) > (most := max(1, MAX_ENTRIES // len(law.weights))):
+            baskets = baskets[np.sort(np.random.default_rng(0).permutation(len(baskets))[:most])]
         with np.errstate(divide="ignore"):
             log_weights = np.log(law.weights)
         table = np.empty((len(baskets), len(law.weights)), np.float32)
@@ -179,7 +174,8 @@ class _Table(NamedTuple):
             for name, place in places.items()
         }
         n_values = {name: len(place) for name, place in places.items()}
-        return cls(log_weights, table, np.where(possible, 1.0 if counts is None else counts, 0.0), context, n_values)
+        counts = np.where(possible, 1.0 if counts is None else counts, 0.0)
+        return cls(log_weights, table, counts, context, n_values, base)
 
     def grouped(self, names: Sequence[str]) -> tuple[sparse.csr_array, IntArray]:
         """Return which values each context has, as a sparse array (values of all columns, contexts) of ones, and that of each basket."""

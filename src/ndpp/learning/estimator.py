@@ -11,7 +11,6 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.kernel import LowRankKernel
@@ -61,13 +60,11 @@ class LowRankDPP(BasketModel[int, Parameters]):
     def _shape(self, baskets: Baskets) -> int:
         form = self._form()
         least, most = form.least_rank, baskets.n_items if form.is_orthogonal else None
-        if self.rank is not None:
-            return check_count(self.rank, "rank", least=least, most=most)
-        if most is not None and most < least:
+        if self.rank is None and most is not None and most < least:
             raise InvalidInputError(
                 f"{type(self).__name__} needs a catalogue of at least {least} items; got {baskets.n_items} feature(s)"
             )
-        return max(min(DEFAULT_RANK, baskets.n_items), least)
+        return self._count("rank", max(min(DEFAULT_RANK, baskets.n_items), least), least=least, most=most)
 
     def _own_settings(self, shape: int) -> dict[str, Any]:
         alpha, beta, gamma = self._penalties()

@@ -14,7 +14,7 @@ from scipy import sparse
 from torch import Tensor
 
 from ndpp._types import FloatArray, IntArray
-from ndpp._validation import by_name, check_count, check_matrix
+from ndpp._validation import by_name, check_matrix
 from ndpp.baskets import Baskets
 from ndpp.baskets.orders import Orders
 from ndpp.errors import InvalidInputError
@@ -23,7 +23,7 @@ from ndpp.laws.patterns import Patterns
 from ndpp.learning.base import BasketModel, estimator, number
 from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.classes import Shape, seconds_of_start, start
-from ndpp.learning.contest import PILOT, Forecast
+from ndpp.learning.contest import PILOT
 from ndpp.learning.context import check_context, learn_context
 from ndpp.learning.families import FamilyData, find_families, find_patterns
 from ndpp.learning.mixture_objective import PATTERNS, MixtureObjective, pattern_tensors
@@ -42,6 +42,10 @@ MAX_CLOSE_CALL = 0.05
 """Relative difference of log-likelihoods that decides at once whether families are used; below it, both are trained for some epochs."""
 HALFWAY_COUNT = 20.0
 """An item that occurs this often begins half-way between what its features say and what its baskets say."""
+
+
+FamilyParts = tuple[FamilyData, FamilyData]
+"""The training and the validation baskets."""
 
 
 @estimator
@@ -117,20 +121,12 @@ class MixtureNDPP(BasketModel[Shape, MixtureParameters]):
         """Return the shape, from the number of items and of their occurrences where it is not given."""
         if self.item_features is not None:
             read_features(self.item_features, baskets.labels, baskets.n_items)  # raises early
-        root = math.sqrt(baskets.n_items)
-        n_occurrences = occurrences(baskets, baskets.weights).sum()
-        n_missions = min(MAX_COMPONENTS, max(1, int(n_occurrences // OCCURRENCES)))
-        if self.n_missions is not None:
-            n_missions = check_count(self.n_missions, "n_missions", least=1)
-        rank = min(MAX_RANK, 2 * max(1, int(1.5 * root)))
-        if self.rank is not None:
-            rank = check_count(self.rank, "rank", least=2)
+        root, n_occurrences = math.sqrt(baskets.n_items), occurrences(baskets, baskets.weights).sum()
+        n_missions = self._count("n_missions", min(MAX_COMPONENTS, max(1, int(n_occurrences // OCCURRENCES))))
+        rank = self._count("rank", min(MAX_RANK, 2 * max(1, int(1.5 * root))), least=2)
         if rank % 2:
             raise InvalidInputError(f"must be even, since ties are pairs of columns; got {rank}", argument="rank")
-        n_factors = min(MAX_FACTORS, max(8, int(1.5 * root)), n_missions)
-        if self.n_factors is not None:
-            n_factors = check_count(self.n_factors, "n_factors", least=1)
-        return Shape(n_missions, rank, n_factors)
+        return Shape(n_missions, rank, self._count("n_factors", min(MAX_FACTORS, max(8, int(1.5 * root)), n_missions)))
 
     def _own_settings(self, shape: Shape) -> dict[str, Any]:
         penalties = dict(zip(("penalty", "tie_penalty"), self._penalties()))
@@ -156,65 +152,56 @@ class MixtureNDPP(BasketModel[Shape, MixtureParameters]):
 
     def _trial(
         self, shape: Shape, training: Baskets, held_out: Baskets, run: TrainingRun
-    ) -> tuple[MixtureObjective, Forecast]:
+    ) -> tuple[MixtureObjective, float, int]:
         """Return an objective over at most ``TRIAL`` items, as some of which all others are counted, without any classes to begin with."""
         n, rng = min(TRIAL[torch.device(self.device).type], training.n_items), np.random.default_rng(0)
         r, C = shape.n_factors, shape.n_missions
         values = [0.01 * rng.standard_normal(size) for size in ((n,), (n, r), (n, shape.rank), (C, r), (C,), (C,))]
         values[0] += math.log(max(1.0, float(training.sizes.mean())) / training.n_items)
-        folded = (
-            Orders(Baskets._trusted(part.indptr, part.indices % n, n, None, None), weights=part.weights)
-            for part in (training, held_out)
-        )
-        data, judged = (FamilyData.of(None, part) for part in folded)
-        saved = {} if run.saved is None else run.saved.candidates()
+
+        def folded(part: Baskets) -> FamilyData:
+            baskets = Baskets._trusted(part.indptr, part.indices % n, n, None, None)
+            return FamilyData.of(None, Orders(baskets, weights=part.weights))
+
+        goal = self._objective(None, (folded(training), folded(held_out)), values, is_trial=True)
+        saved = run.saved.candidates()
         pilots = len(saved) or (2 if isinstance(self.families, str) else 1)
         seconds = 0.0 if saved else pilots * seconds_of_start(training, held_out, shape)
-        return self._objective(None, data, judged, values, is_trial=True), Forecast(0.0, 0.0, seconds, pilots)
+        return goal, seconds, pilots
 
     def _objectives(
         self, shape: Shape, training: Baskets, held_out: Baskets, run: TrainingRun
     ) -> Mapping[str, MixtureObjective]:
         """Return the objectives over items, over families, or both; what a checkpoint has is not sought again."""
-        saved = {} if run.saved is None else run.saved.candidates()
+
+        def read(patterns: Patterns | None) -> FamilyParts:
+            return FamilyData.of(patterns, training), FamilyData.of(patterns, held_out)
+
         goals = {}
-        for name, part in saved.items():
-            patterns = _saved_patterns(part) if name == "families" else None
-            data, judged = (FamilyData.of(patterns, one) for one in (training, held_out))
-            goals[name] = self._objective(patterns, data, judged, part.named("now", MixtureParameters._fields))
+        for name, part in run.saved.candidates().items():
+            patterns = _saved_patterns(part)
+            goals[name] = self._objective(patterns, read(patterns), part.named("now", MixtureParameters._fields))
         if goals:
             return goals
         found = self._patterns(training, run)
         for patterns in [found] if found is None or not isinstance(self.families, str) else [None, found]:
-            name = "items" if patterns is None else "families"
-            goals[name] = self._begun(patterns, shape, training, held_out, run)
+            data, learned, judged, what = read(patterns), training, held_out, "items"
+            if patterns is not None:
+                learned, judged, what = data[0].states(patterns), data[1].states(patterns), "families"
+            with run.stage(f"start: classes of {what}", START_SHARE):
+                values = start(np.random.default_rng([run.seed, 1]), learned, judged, shape)
+            goals[what] = self._objective(patterns, data, values)
         return _likely(goals, run)
 
-    def _begun(
-        self, patterns: Patterns | None, shape: Shape, training: Baskets, held_out: Baskets, run: TrainingRun
-    ) -> MixtureObjective:
-        """Return the objective of a mixture over families, or over items if there are no patterns, with classes to begin with."""
-        data, judged = (FamilyData.of(patterns, baskets) for baskets in (training, held_out))
-        if patterns is not None:
-            training, held_out = data.states(patterns), judged.states(patterns)
-        with run.stage(f"start: classes of {'items' if patterns is None else 'families'}", START_SHARE):
-            values = start(np.random.default_rng([run.seed, 1]), training, held_out, shape)
-        return self._objective(patterns, data, judged, values)
-
     def _objective(
-        self,
-        patterns: Patterns | None,
-        data: FamilyData,
-        judged: FamilyData,
-        values: Sequence[Any],
-        *,
-        is_trial: bool = False,
+        self, patterns: Patterns | None, data: FamilyParts, values: Sequence[Any], *, is_trial: bool = False
     ) -> MixtureObjective:
+        """Return the objective over the training and the validation baskets from these parameters on."""
         begin = MixtureParameters(*(torch.as_tensor(one).to(self.device, self._dtype()).contiguous() for one in values))
-        begin = begin._replace(X=begin.X[: data.touched.n_items].clone())
+        begin = begin._replace(X=begin.X[: data[0].touched.n_items].clone())
         begin = begin._replace(in_factors=begin.in_factors.to(begin.X), in_X=begin.in_X.to(begin.X))
         if self.item_features is None or is_trial:
-            return MixtureObjective(patterns, self._penalties(), begin, data, judged)
+            return MixtureObjective(patterns, self._penalties(), begin, *data)
         F = self._features()
         F /= scale_of(F)
         rows = F
@@ -224,19 +211,19 @@ class MixtureNDPP(BasketModel[Shape, MixtureParameters]):
             F = rows[patterns.states]
         features = torch.as_tensor(F).to(begin.X), torch.as_tensor(rows).to(begin.X)
         if not begin.in_X.numel():
-            counts = np.bincount(data.touched.indices, minlength=len(rows))
+            counts = np.bincount(data[0].touched.indices, minlength=len(rows))
             counts = counts if patterns is None else counts[patterns.states]
             matrix, free = regressed(features[0], begin.factors, torch.as_tensor(counts, device=begin.X.device))
             begin = begin._replace(
                 factors=free, in_factors=matrix, in_X=begin.X.new_zeros(F.shape[1], begin.X.shape[1])
             )
-        return MixtureObjective(patterns, self._penalties(), begin, data, judged, features)
+        return MixtureObjective(patterns, self._penalties(), begin, *data, features)
 
     def _patterns(self, baskets: Baskets, run: TrainingRun) -> Patterns | None:
         """Return families and their states; None if there are none, or no time to find them."""
         if self.families is None:
             return None
-        if run.saved is not None and (found := _saved_patterns(run.saved)) is not None:
+        if (found := _saved_patterns(run.saved)) is not None:
             return found
         rng = np.random.default_rng([run.seed, 2])
         try:
@@ -301,9 +288,7 @@ def _saved_patterns(saved: Checkpoint) -> Patterns | None:
 
 def _likely(candidates: dict[str, MixtureObjective], run: TrainingRun) -> dict[str, MixtureObjective]:
     """Return the candidate under which the validation baskets are more probable, if that is plain or time is short, or else all of them."""
-    if len(candidates) == 1:
-        return candidates
-    if run.clock.left() <= 0:
+    if len(candidates) == 1 or run.clock.left() <= 0:
         return dict(list(candidates.items())[:1])
     values = {name: goal.validated(goal.start) for name, goal in candidates.items()}
     best = max(values, key=lambda name: values[name])
@@ -318,20 +303,19 @@ def _likely(candidates: dict[str, MixtureObjective], run: TrainingRun) -> dict[s
 
 def read_features(value: Any, labels: tuple[str, ...] | None, n_items: int) -> FloatArray:
     """Return the features (n_items, f) of all items, from an array, a sparse matrix, a data frame by label or a mapping to vectors."""
-    if isinstance(value, Mapping) or hasattr(value, "loc"):
+    if hasattr(value, "loc"):
+        value = dict(zip(map(str, value.index), value.to_numpy()))
+    if isinstance(value, Mapping):
         if labels is None:
             raise InvalidInputError("by label need baskets with labels; pass an array", argument="item_features")
-        known = value if isinstance(value, Mapping) else {str(key): i for i, key in enumerate(value.index)}
-        missing = next((label for label in labels if label not in known), None)
-        if missing is not None:
-            raise InvalidInputError(f"must have a row for every item; {missing!r} has none", argument="item_features")
-        if isinstance(value, Mapping):
-            rows = [np.asarray(value[label], np.float64).ravel() for label in labels]
-            if len({len(row) for row in rows}) > 1:
-                raise InvalidInputError("must be vectors of one length", argument="item_features")
-            value = np.stack(rows)
-        else:
-            value = value.to_numpy()[[known[label] for label in labels]]
+        if missing := [label for label in labels if label not in value]:
+            raise InvalidInputError(
+                f"must have a row for every item; {missing[0]!r} has none", argument="item_features"
+            )
+        rows = [np.asarray(value[label], np.float64).ravel() for label in labels]
+        if len({len(row) for row in rows}) > 1:
+            raise InvalidInputError("must be vectors of one length", argument="item_features")
+        value = np.stack(rows)
     value = value.toarray() if sparse.issparse(value) else value
     found = check_matrix(value, "item_features", shape=(n_items, None)).astype(np.float64)
     if not found.any():

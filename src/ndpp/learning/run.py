@@ -49,11 +49,16 @@ class TrainingRun:
     progress: bool | Callable[[str], None] = False
     path: str | os.PathLike[str] | None = None
     made_with: Mapping[str, Any] = field(default_factory=dict)
-    saved: Checkpoint | None = None
+    saved: Checkpoint = checkpoint.FRESH
     """What the run continues."""
     epoch_seconds: float = 0.0
     """How long an epoch takes, as far as it is known before training."""
     spoke: float = field(default_factory=lambda: time.monotonic())
+
+    @property
+    def done(self) -> int:
+        """Epochs before those of this run."""
+        return len(self.saved.record["history"])
 
     def say(self, line: str) -> None:
         """Say a line about the stage that begins."""

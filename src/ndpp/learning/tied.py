@@ -101,7 +101,8 @@ class Expansion:
             self.value = _log_dets(LU)
             if self.nonempty:
                 shares = shares / chance_of_some(self.free.sum(0) + self.value).to(shares.dtype)[:, None]
-            (row, column), eye = _upper(self.X), torch.eye(self.X.shape[1], dtype=self.X.dtype, device=self.X.device)
+            eye = torch.eye(self.X.shape[1], dtype=self.X.dtype, device=self.X.device)
+            row, column = torch.triu_indices(*eye.shape, device=eye.device)
             inverse = torch.linalg.lu_solve(LU.to(eye.dtype), pivots, eye.expand_as(LU))
             R = ((inverse + inverse.mT) / 2).flatten(1).index_select(1, row * len(eye) + column)
             twice = R * torch.where(row == column, 1, 2).to(R.dtype)  # both triangles
@@ -225,12 +226,6 @@ def _factorized(upper: Tensor, d: int) -> tuple[Tensor, Tensor]:
 
 def _log_dets(LU: Tensor) -> Tensor:
     return LU.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1)
-
-
-def _upper(X: Tensor) -> tuple[Tensor, Tensor]:
-    """Return rows and columns of the entries of an upper triangle."""
-    row, column = torch.triu_indices(X.shape[1], X.shape[1], device=X.device)
-    return row, column
 
 
 def _chunks(n: int, X: Tensor) -> Iterator[slice]:

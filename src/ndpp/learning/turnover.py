@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ndpp._types import AnyArray
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import many, places
@@ -26,15 +25,14 @@ MAX_SHARE = 0.9
 """Largest share of the orders that an item enters with."""
 
 
-def names_of(law: Law) -> AnyArray:
-    """Return the names of the items as an array; their ids if they have none."""
-    return np.arange(law.n_items) if law.labels is None else np.array(law.labels, object)
+def names_of(law: Law) -> list[Any]:
+    """Return the names of the items; their ids if they have none."""
+    return list(range(law.n_items) if law.labels is None else law.labels)
 
 
 def over(baskets: Baskets, law: Law) -> Baskets:
     """Return the baskets without items that the law does not have, over its items; without those that have no other."""
-    names: Iterable[object] = range(baskets.n_items) if baskets.labels is None else baskets.labels
-    made = baskets._placed(places(names, names_of(law).tolist()), law.labels, law.n_items)
+    made = baskets._placed(places(baskets.labels or range(baskets.n_items), names_of(law)), law.labels, law.n_items)
     kept: Baskets = made[(made.sizes > 0) | (baskets.sizes == 0)]
     return kept
 
@@ -97,11 +95,11 @@ def items_left(
 ) -> tuple[Law, Baskets, dict[str, int]]:
     """Return the law and the orders without items that leave, and in how many updates each of the others was not sold."""
     sold = np.bincount(orders.indices, minlength=law.n_items) > 0
-    unsold = {str(name): before.get(str(name), 0) + 1 for name in names_of(law)[~sold]}
+    unsold = {str(name): before.get(str(name), 0) + 1 for name, is_sold in zip(names_of(law), sold) if not is_sold}
     gone: list[Any] = list(drop)
     if drop_after is not None:
         most = check_count(drop_after, "drop_after", least=1)
-        gone += [name for name in names_of(law).tolist() if unsold.get(str(name), 0) >= most]
+        gone += [name for name in names_of(law) if unsold.get(str(name), 0) >= most]
     if not gone:
         return law, orders, unsold
     rest = law.remove(gone)

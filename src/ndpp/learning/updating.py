@@ -244,7 +244,8 @@ def update(
     start, tonight, skipped = items_entered(law, tonight, how["least_orders"], how["like"])
     entered = () if start.labels is None else start.labels[law.n_items :]
     start, tonight, unsold = items_left(start, tonight, memory.unsold, how["drop"], how["drop_after"])
-    left = names_of(law)[~np.isin(names_of(law), names_of(start))]
+    staying = set(names_of(start))
+    left = tuple(name for name in names_of(law) if name not in staying)
     n_new, half_life = tonight.total_weight, how["half_life"]
     fade = 1.0 if half_life is None else 0.5 ** (n_new / number(half_life, "half_life", above_zero=True))
     young = {name: fade * n for name, n in memory.young.items() if n < memory.orders / 2}
@@ -274,7 +275,7 @@ def update(
     made = Updated(
         law_=trained, metadata={**about, MEMORY: now._asdict()}, n_orders=len(tonight), n_validation=len(parts[1]),
         before=before, after=after, error=error,
-        entered=tuple(entered), left=tuple(left.tolist()), skipped=skipped, changed=_changes(law, trained),
+        entered=tuple(entered), left=left, skipped=skipped, changed=_changes(law, trained),
         context=relearned, shares_before=law.weights, seconds=perf_counter() - began,
     )  # fmt: skip
     if made.is_worse and not force:
@@ -399,9 +400,9 @@ def _check_shop(law: Law, orders: Baskets, drawn: Baskets, rng: np.random.Genera
 
 def _changes(old: Law, new: Law) -> tuple[ItemChange, ...]:
     """Return the items whose probability has changed most, by the difference of the roots."""
-    before = dict(zip(names_of(old).tolist(), old.inclusion_probabilities().tolist()))
+    before = dict(zip(names_of(old), old.inclusion_probabilities().tolist()))
     pairs = [
         ItemChange(name, before.get(name, 0.0), p)
-        for name, p in zip(names_of(new).tolist(), new.inclusion_probabilities().tolist())
+        for name, p in zip(names_of(new), new.inclusion_probabilities().tolist())
     ]
     return tuple(sorted(pairs, key=lambda one: -abs(np.sqrt(one.after) - np.sqrt(one.before)))[:MAX_CHANGED])

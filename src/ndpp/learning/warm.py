@@ -138,12 +138,12 @@ def single_first(patterns: Patterns, odds: FloatArray, X: FloatArray) -> tuple[P
     return made, np.stack(columns, axis=1), X[order]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LawStart(PopularityStart):
     """The X and W = Diag(I, A) of a kernel, in rows of the scales of :class:`PopularityStart`."""
 
-    X: FloatArray | None = None
-    skew: FloatArray | None = None
+    X: FloatArray
+    skew: FloatArray
 
     @classmethod
     def of(cls, kernel: LowRankKernel) -> tuple[LawStart, KernelForm]:
@@ -167,8 +167,6 @@ class LawStart(PopularityStart):
         self, rng: np.random.Generator, form: KernelForm, scale: FloatArray, rank: int, mean_size: float
     ) -> Parameters:
         """Return those of the kernel."""
-        assert self.X is not None
-        assert self.skew is not None
         return Parameters(torch.from_numpy(self.X / scale[:, None]), torch.from_numpy(self.skew))
 
 
