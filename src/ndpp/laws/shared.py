@@ -40,8 +40,8 @@ FEATURES = "feature_ties", "feature_log_odds"
 MOST_LOG = 600.0
 """Largest logarithm of odds; beyond it, an item or a family is in for certain."""
 
-BLOCK_ITEMS = 256
-"""Items whose covariances with another are computed at a time, in the cache."""
+BLOCK_ROWS = 256
+"""Rows whose covariances with an item are computed at a time, in the cache."""
 
 
 class Components(Sequence[Any]):
@@ -379,13 +379,16 @@ class SharedTies(Mixture):
         return out
 
     def _covariances_with(self, item: int, others: IntArray) -> FloatArray:
-        at = np.append(item, others) if self.row_of is None else self.row_of[np.append(item, others)]
-        (q,), N, slopes, out = self.base.q_rows(at[:1]), self.touched._state.N, self.slope_table, np.empty(len(others))
+        row, at = (item, others) if self.row_of is None else (self.row_of[item], self.row_of[others])
+        rows, at = np.unique(at, return_inverse=True)
+        order, out = np.argsort(at, kind="stable"), np.empty(len(others))
+        (q,), N, slopes = self.base.q_rows(np.array([row])), self.touched._state.N, self.slope_table
         left, right = (self._free_weights * slopes[item])[:, None] * (q @ N), N @ q
-        for start in range(0, len(others), BLOCK_ITEMS):
-            part = slice(start, start + BLOCK_ITEMS)
-            x = self.base.q_rows(at[1:][part])
-            out[part] = -((x @ left.T) * (x @ right.T) * slopes[others[part]]).sum(axis=1)
+        starts = np.arange(0, len(rows), BLOCK_ROWS)
+        for start, members in zip(starts, np.split(order, np.searchsorted(at, starts[1:], sorter=order))):
+            x = self.base.q_rows(rows[start : start + BLOCK_ROWS])
+            forms = (x @ left.T) * (x @ right.T)
+            out[members] = -np.einsum("ic,ic->i", forms[at[members] - start], slopes[others[members]])
         return out
 
     # -- sizes -----------------------------------------------------------------------------------------------------------------
