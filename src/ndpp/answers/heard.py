@@ -13,6 +13,7 @@ from ndpp.answers.prepared import NamedCustomer, Prepared
 from ndpp.answers.records import Item
 from ndpp.errors import InvalidInputError
 from ndpp.laws.ask import NO_ITEMS, Conditions
+from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit
 
 NEARLY_ZERO = 1e-12
@@ -86,8 +87,8 @@ class Heard(NamedTuple):
         """What the basket and all that is added keep together."""
         return self.own.law.ask(**self._of_lists(None)).limits.records
 
-    def listing(self) -> Prepared:
-        """Return the model whose probabilities order lists of items: lists, not the law, keep limits and leave out what is no candidate.
+    def listing(self) -> Law:
+        """Return the law whose probabilities order lists of items: lists, not the law, keep limits and leave out what is no candidate.
 
         Items of the basket are not out of stock, even if their factor is zero. Any other has the same effect on them, so where baskets hold
         such items, all that is out of stock has a factor near zero, and one law serves all of them.
@@ -101,15 +102,15 @@ class Heard(NamedTuple):
     def _of_lists(self, factors: FloatArray | None) -> Conditions:
         return {**self.said, "boost": factors, "candidates": None, "exclude": NO_ITEMS}
 
-    def in_situation(self) -> Prepared:
-        """Return the model in the context and mission, whatever else is said."""
+    def in_situation(self) -> Law:
+        """Return the law in the context and mission, whatever else is said."""
         law, said = self.own.law, self.said
         return self.own.under(law.ask(context=said.get("context"), mission=said.get("mission")))
 
-    def drawing(self, size: int | None) -> tuple[Prepared, Conditions]:
-        """Return the model that baskets of this size are drawn from, and what is asked of its sampler: together ``law.sample(…)``.
+    def drawing(self, size: int | None) -> tuple[Law, Conditions]:
+        """Return the law that baskets of this size are drawn from, and what is asked of its sampler: together ``law.sample(…)``.
 
-        The model is the same for all baskets, so that what it prepares serves the next one, too.
+        The law is the same for all baskets, so that what it prepares serves the next one, too.
         """
         both = np.intersect1d(self.given, self.exclude)
         if len(both):  # lists may leave out what is there already

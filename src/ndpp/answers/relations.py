@@ -70,12 +70,12 @@ def related(model: object, item: Item, *, n: int = 10, popular: int | None = Non
     """
     own, n = Prepared.of(model), check_count(n, "n", least=1)
     (a,) = own.ids([item], "item").tolist()
-    if own.popularity[a] == 0:
+    if own.law.popularity[a] == 0:
         raise ZeroProbabilityError(f"item {own.names([a])[0]!r} never occurs, so it has no complements or substitutes")
     others = _occurring(own, popular)
     found = _strongest(own, np.array([a]), np.r_[a, _contenders(own, a, others[others != a], n)], n)
     return Related(
-        own.names([a], ids=ids)[0], min(float(own.popularity[a]), 1.0), *_relations(own, [found], n, ids=ids)
+        own.names([a], ids=ids)[0], min(float(own.law.popularity[a]), 1.0), *_relations(own, [found], n, ids=ids)
     )
 
 
@@ -99,7 +99,7 @@ def pairs(model: object, *, n: int = 10, popular: int = MOST_POPULAR, ids: bool 
 
 def _occurring(own: Prepared, popular: int | None) -> IntArray:
     """Return the items of positive probability, the most popular ones if only so many are wanted."""
-    p = own.popularity
+    p = own.law.popularity
     least = 0.0 if popular is None else np.sort(p)[-min(check_count(popular, "popular", least=1), len(p))]
     return np.flatnonzero((p > 0) & (p >= least))
 
@@ -139,10 +139,11 @@ def _correlations(
 
     ``low`` and ``high`` are what ties make of the covariances, or bounds of that: then correlations are the most that they can be.
     """
-    p, weighted = own.popularity, own.pair_weights[:, None] * own.inclusions[:, block]
-    # A copy of many columns takes longer than the product.
+    p, table = own.law.popularity, own.law.inclusion_table
+    weighted = table[block] * (own.law.weights / own.law.kept)
+    # A copy of many rows takes longer than the product.
     few = (8 if len(block) == 1 else 2) * len(others) < own.law.n_items
-    expected = weighted.T @ own.inclusions[:, others] if few else (weighted.T @ own.inclusions)[:, others]
+    expected = weighted @ table[others].T if few else (weighted @ table.T)[:, others]
     together, least = (np.maximum(expected + ties, 0.0) for ties in (high, low))
     low, apart = np.maximum(low, -(1 + ROUNDED) * expected), np.outer(p[block], p[others])
     by_sizes = apart * np.maximum(np.outer(own.crowd[block], own.crowd[others]), 1.0)
@@ -175,8 +176,8 @@ def _relations(
     kinds, none = [], PairsOfKind(*(np.empty(0, kind) for kind in (int, int, float, float)))
     for kind, columns in zip(("complement", "substitute"), zip(*parts) if parts else ((none,), (none,))):
         a, b, together, correlation = PairsOfKind(*map(np.concatenate, zip(*columns))).best(n)
-        expected = own.pair_weights @ (own.inclusions[:, a] * own.inclusions[:, b])
-        apart = own.popularity[a] * own.popularity[b]
+        expected = (own.law.inclusion_table[a] * own.law.inclusion_table[b]) @ (own.law.weights / own.law.kept)
+        apart = own.law.popularity[a] * own.law.popularity[b]
         numbers = together / apart, expected / apart, together / expected, together.clip(max=1.0), correlation
         names = own.names(a, ids=ids), own.names(b, ids=ids)
         rows = zip(*names, *(column.tolist() for column in numbers))

@@ -11,7 +11,7 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 
 from ndpp._atomic import replacing
-from ndpp.baskets.lines import NAME_COLUMNS, Column, ColumnTable, Long, MissingColumnError, check_columns
+from ndpp.baskets.lines import NAME_COLUMNS, Column, ColumnTable, Long, check_columns
 from ndpp.errors import InvalidInputError, needing
 
 PathOrFile: TypeAlias = str | os.PathLike[str] | IO[Any]
@@ -34,8 +34,7 @@ def _values(column: Any, name: str) -> list[Any]:
 def from_onehot(frame: object, basket: str | None) -> tuple[Long, list[str]]:
     """Return the long form of a data frame with a column per item and perhaps one of basket ids, and the items' names."""
     table = _narwhals(frame)
-    if basket is not None and basket not in table.columns:
-        raise MissingColumnError("the data frame", basket, table.columns)
+    check_columns([] if basket is None else [basket], table.columns, "the data frame")
     ids = None if basket is None else _values(table[basket], basket)
     names = [name for name in table.columns if name != basket]
     columns = [np.asarray(table[name].to_numpy()) for name in names]

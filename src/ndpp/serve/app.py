@@ -235,7 +235,7 @@ async def sample(request: Request, question: s.DrawAsk) -> Response:
 
 def _check_drawn(request: Request, question: s.AnyDrawAsk) -> None:
     """Refuse to draw more items than an answer may hold."""
-    expected = question.size if question.size is not None else request.app.state.holder.current.popularity.sum()
+    expected = question.size if question.size is not None else request.app.state.holder.current.law.popularity.sum()
     most = max(1, int(DRAWN_ITEMS / max(expected, 1)))
     if question.n > most:
         raise InvalidInputError(
