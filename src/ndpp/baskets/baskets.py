@@ -192,8 +192,8 @@ class Baskets:
         n_items, labels, as_labels, unknown, missing
             As in :meth:`read`.
         """
-        options = {"n_items": n_items, "as_labels": as_labels, "unknown": unknown, "missing": missing}
-        rules, columns = Rules.of(labels, **options, name="the data frame"), Columns(basket, item)
+        rules = Rules.of(labels, n_items, as_labels, unknown, missing, "the data frame")
+        columns = Columns(basket, item)
         long = frames.frame_table(frame, columns, [COMPLETION]).long(columns, rules)
         return cls._trusted(*long.arrays(rules))
 
@@ -252,8 +252,7 @@ class Baskets:
         basket, item : str
             The columns of the long form.
         """
-        options = {"n_items": n_items, "as_labels": as_labels, "unknown": unknown, "missing": missing}
-        rules = Rules.of(labels, **options, name=files.name_of(source))
+        rules = Rules.of(labels, n_items, as_labels, unknown, missing, files.name_of(source))
         if items is not None:
             if labels is not None:
                 raise InvalidInputError("pass labels= or the file items=, not both")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -14,12 +14,15 @@ from ndpp._atomic import replacing
 from ndpp.baskets.lines import NAME_COLUMNS, Column, ColumnTable, Long, check_columns
 from ndpp.errors import InvalidInputError, needing
 
+if TYPE_CHECKING:
+    from narwhals import DataFrame, Series
+
 PathOrFile: TypeAlias = str | os.PathLike[str] | IO[Any]
 EXACT = {b"ndpp": b"exact names"}
 """Metadata of a Parquet file with names that would be read otherwise without it."""
 
 
-def _values(column: Any, name: str) -> list[Any]:
+def _values(column: Series[Any], name: str) -> list[Any]:
     """Return the values of a column, None where they are missing, and integers that a gap made floats as integers."""
     if column.dtype.is_nested():
         raise InvalidInputError(f"column {name!r} must hold single values; it holds {column.dtype}")
@@ -111,7 +114,7 @@ def write_parquet(
         pyarrow.parquet.write_table(table, where)
 
 
-def _narwhals(frame: object) -> Any:
+def _narwhals(frame: object) -> DataFrame[Any]:
     import narwhals as nw
 
     try:

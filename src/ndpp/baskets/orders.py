@@ -144,10 +144,7 @@ class Orders(Baskets):
         """
         check_choice(unknown, "unknown", ("error", "skip", "new"))
         columns, is_new = Columns(basket, item), unknown == "new"
-        rules = Rules.of(
-            labels, n_items=n_items, unknown="error" if is_new else unknown, missing=missing,
-            as_labels=True if is_new else as_labels,
-        )  # fmt: skip
+        rules = Rules.of(labels, n_items, is_new or as_labels, "error" if is_new else unknown, missing)
         is_file = isinstance(source, (str, os.PathLike)) or (
             hasattr(source, "read") and not isinstance(source, Baskets)
         )

@@ -112,7 +112,7 @@ class Cases:
     def shares(self, habits: Habits) -> FloatArray:
         """Return α h of each pair."""
         counts = np.bincount(self.pairs, self.weights(habits)[self.lines], len(self.owners))
-        return habits.shares(counts, self.mass(habits)[self.owners])
+        return habits.shares(np.asarray(counts, np.float64), self.mass(habits)[self.owners])
 
     def log_likelihood(self, habits: Habits, chances: Chances) -> FloatArray:
         """Return the log-likelihood of each target."""

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from scipy.special import softmax
 
-from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.baskets.lines import CALENDAR, moment
 from ndpp.customers.store import NEVER, WEEK, CustomerCounts
@@ -49,21 +49,21 @@ class Habits(NamedTuple):
     gap: float = 1.0
     evenness: float = 0.0
 
-    def even(self, evenness: float, sizes: AnyArray, missions: float | None) -> Habits:
+    def even(self, evenness: float, sizes: IntArray, missions: float | None) -> Habits:
         """Return habits with evenness γ and with own missions, None for none; both priors are in units of an average basket."""
         unit = float(self._replace(evenness=evenness).counted(sizes).mean())
         mission_prior = None if missions is None else missions * unit
         return self._replace(prior=self.prior * unit, mission_prior=mission_prior, evenness=evenness)
 
-    def counted(self, sizes: AnyArray) -> FloatArray:
+    def counted(self, sizes: IntArray) -> FloatArray:
         """Return for how many baskets new ones of these sizes count."""
         return np.maximum(sizes, 1).astype(np.float64) ** -self.evenness
 
-    def shares(self, counts: AnyArray, mass: AnyArray) -> FloatArray:
+    def shares(self, counts: FloatArray, mass: FloatArray) -> FloatArray:
         """Return α h of items with these decayed counts, whose customers have a decayed number of baskets ``mass``."""
         return np.asarray(self.strength * counts / (mass + self.prior), np.float64)
 
-    def raised(self, chances: AnyArray, shares: AnyArray) -> FloatArray:
+    def raised(self, chances: FloatArray, shares: FloatArray) -> FloatArray:
         """Return p′ from p and α h."""
         return np.asarray(np.minimum(1 - (1 - chances) * (1 - shares), MAX_CHANCE))
 
@@ -100,7 +100,7 @@ class People:
         if not self.habits.by_time:
             return np.ones(len(self.counts.mass))
         last = self.counts.last
-        passed = np.where(last == NEVER, 0, np.maximum(self.now - np.where(last == NEVER, self.now, last), 0))
+        passed = np.maximum(self.now - np.where(last == NEVER, self.now, last), 0)
         return np.asarray(self.habits.decay ** (passed / WEEK))
 
     @cached_property

@@ -273,7 +273,7 @@ def write(path: str | os.PathLike[str], layers: Layers, metadata: Mapping[str, s
         file.write(len(text).to_bytes(8, "little") + text)
         cursors = dict(zip(shapes, (ends[:-1] + file.tell()).tolist()))
 
-        def put(name: str, values: AnyArray) -> None:
+        def put(name: str, values: NDArray[Any]) -> None:
             file.seek(cursors[name])
             cursors[name] += file.write(np.ascontiguousarray(values).tobytes())
 
