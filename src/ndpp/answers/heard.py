@@ -9,12 +9,13 @@ import numpy as np
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_choice
 from ndpp.answers.conditions import CONDITIONS, Names, Said
-from ndpp.answers.prepared import NamedCustomer, Prepared
+from ndpp.answers.prepared import MEMORY, N_ADDED, NamedCustomer, Prepared
 from ndpp.answers.records import Item
 from ndpp.errors import InvalidInputError
 from ndpp.laws.ask import NO_ITEMS, Conditions
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit
+from ndpp.samplers.shared import prepare_components
 
 NEARLY_ZERO = 1e-12
 """The factor of items that are out of stock, beside baskets that hold some of these."""
@@ -119,3 +120,9 @@ class Heard(NamedTuple):
         ask = self.own.law.ask(**said)
         rest: Conditions = {"size": size, "given": self.given, "exclude": ask.excluded, "limits": ask.limits.records}
         return self.own.under(ask.of_law, self.person), rest
+
+    def prepare_components(self) -> None:
+        """Prepare what draws from the components of a mixture with shared ties, the most probable first, as far as memory goes."""
+        law, _ = self.drawing(None)
+        for left in (None, N_ADDED):
+            prepare_components(law, MEMORY, left)

@@ -31,6 +31,8 @@ MAPPED = 300
 """Items of a map."""
 MEMORY = 2**30
 """Most bytes of matrices that the sampler of a model keeps."""
+N_ADDED = 6
+"""Items that are often added to a basket. What is prepared for it serves four to eight."""
 KEPT = 4
 """Conditions, and customers, whose laws are kept."""
 

@@ -25,7 +25,6 @@ from ndpp.inference import PerCategory, Ranking, Recommendation, Recommendations
 from ndpp.inference.ranking import DAMPING, ListOptions, Rule
 from ndpp.inference.scores import scores_of_one, scores_or_nan
 from ndpp.laws.law import Law
-from ndpp.samplers import Sampler
 
 PROBABLE = 0.01
 """Missions of a smaller probability are not told."""
@@ -61,15 +60,13 @@ def recommend(
     tomato sauce  0.3174      0.3174        1      1     None  None     0.3174
     """
     heard = Heard.of(model, basket, **said)
-    own, law, given, person = heard.own, heard.listing(), heard.given, heard.person
-    listed = _listed(heard, person, damping, n=n, ranking=ranking, support=support, per_category=per_category)
-    rule = Rule.of(law, **listed)
-    best = (
-        rule.best_for(given)
-        if person is None
-        else own.people(law).recommend(person.customer, given, history=person.history, **listed)
-    )
-    return _recommended(own, given, rule, best, person, why=why, ids=ids, skipped=heard.skipped)
+    given, person = heard.given, heard.person
+    rule, listed = _rule(heard, person, damping, n=n, ranking=ranking, support=support, per_category=per_category)
+    if person is None:
+        best = rule.best_for(given)
+    else:
+        best = heard.own.people(rule.law).recommend(person.customer, given, history=person.history, **listed)
+    return _recommended(heard.own, given, rule, best, person, why=why, ids=ids, skipped=heard.skipped)
 
 
 def recommend_each(
@@ -92,18 +89,17 @@ def recommend_each(
     that have begun.
     """
     heard = Heard.of(model, np.unique(baskets.indices), **said)
-    own, law = heard.own, heard.listing()
+    own = heard.own
     people = [None] * len(baskets) if customers is None else own.each_of(customers)
     someone = next(iter(people), None)
-    listed = _listed(heard, someone, damping, n=n, ranking=ranking, support=support, per_category=per_category)
-    rule = Rule.of(law, **listed)
+    rule, listed = _rule(heard, someone, damping, n=n, ranking=ranking, support=support, per_category=per_category)
     if customers is None:
         each = rule.best_of_each(baskets)
     elif rule.ranking.is_whole:
-        each = [own.people(law).recommend(one, basket, **listed) for one, basket in zip(customers, baskets)]
+        each = [own.people(rule.law).recommend(one, basket, **listed) for one, basket in zip(customers, baskets)]
     else:
         begun = baskets if len(heard.given) else None
-        each = own.people(law).recommend_many(list(map(str, customers)), begun, **listed)
+        each = own.people(rule.law).recommend_many(list(map(str, customers)), begun, **listed)
     found = (
         best and _recommended(own, basket, rule, best, person, why=why, ids=ids)
         for basket, best, person in zip(baskets, each, people)
@@ -142,13 +138,14 @@ def why(
     return r.Explained(**vars(reason), skipped=heard.skipped)
 
 
-def _listed(
+def _rule(
     heard: Heard, person: NamedCustomer | None, wanted: float | None, **order: Unpack[ListOptions]
-) -> ListOptions:
-    """Return how items are ranked beside given ones, and which may be listed, as a rule takes it; ``wanted`` is the damping."""
+) -> tuple[Rule, ListOptions]:
+    """Return how items are ranked beside given ones, and which may be listed, also as options; ``wanted`` is the damping."""
     if wanted is None:
         wanted = DAMPING if person is None or len(heard.given) else person.customers.habits.damping
-    return {**order, "damping": wanted, "candidates": heard.allowed, "limits": heard.limits}
+    listed: ListOptions = {**order, "damping": wanted, "candidates": heard.allowed, "limits": heard.limits}
+    return Rule.of(heard.listing(), **listed), listed
 
 
 def _recommended(
@@ -269,8 +266,8 @@ def complete(
     heard = Heard.of(model, basket, **said)
     seed = secrets.randbelow(2**32) if seed is None else seed
     law, asked = heard.drawing(size)
-    sampler: Sampler = law.sampler(memory=MEMORY, **asked)
-    drawn, held = sampler.sample(n, rng=seed).baskets.to_lists(), set(heard.given.tolist())
+    drawn: list[list[int]] = law.sampler(memory=MEMORY, **asked).sample(n, rng=seed).baskets.to_lists()
+    held = set(heard.given.tolist())
     added = [[item for item in items if item not in held] for items in drawn]
     names = [tuple(tuple(heard.own.names(items, ids=ids)) for items in pair) for pair in zip(drawn, added)]
     kind = None if heard.person is None else heard.person.kind

@@ -19,7 +19,7 @@ from ndpp._types import FloatArray
 from ndpp._validation import by_name
 from ndpp.answers import ItemTable, Prepared, complete, recommend
 from ndpp.answers.heard import Heard
-from ndpp.answers.prepared import MEMORY
+from ndpp.answers.prepared import N_ADDED
 from ndpp.baskets.groups import read_factors, read_groups
 from ndpp.customers import Customers
 from ndpp.errors import InvalidInputError, NDPPError
@@ -27,12 +27,9 @@ from ndpp.inference import PerCategory
 from ndpp.laws.files import load_header
 from ndpp.laws.header import INDEX
 from ndpp.laws.law import Law
-from ndpp.samplers.shared import prepare_components
 from ndpp.serve.operations import event
 from ndpp.serve.work import UNDER_WAY
 
-N_ADDED = 6
-"""Items that are often added to a basket. What is prepared for it serves four to eight."""
 SIZED_AT_ONCE = 64
 """Components of a mixture up to which its size distribution is awaited."""
 SIZED_ITEMS = 10_000
@@ -97,9 +94,7 @@ class Served(Prepared):
         try:
             with stopping(UNDER_WAY.give_way):
                 if self.sizes is None:
-                    law, _ = Heard.of(self).drawing(None)
-                    for left in (None, N_ADDED):  # the most probable components first, as far as memory goes
-                        prepare_components(law, MEMORY, left)
+                    Heard.of(self).prepare_components()
                     self.sizes = self.law.size_distribution()
                 items = np.sort(self.index.popular[:SIZED_ITEMS])
                 self._sized = dict(zip(items.tolist(), self.law.sizes_with(items).astype(np.float32)))
