@@ -29,6 +29,12 @@ class Heard(NamedTuple):
     given: IntArray
     said: Conditions
     """What else is said, as laws take it."""
+    exclude: IntArray
+    """Items that are never added."""
+    candidates: IntArray | None
+    """The only items that may be added, None if all may."""
+    factors: FloatArray | None
+    """Factors of the odds of all items, None if all are one."""
     person: NamedCustomer | None
     skipped: tuple[Item, ...]
     """Items that are not in the catalogue."""
@@ -49,26 +55,14 @@ class Heard(NamedTuple):
             value = said.get(one.name)
             if value is not None and one.name != "customer":
                 read[one.name] = value if one.read is None else one.read(own, value, skipped)
-        read["boost"] = own.factors_of(said.get("boost"), skipped)
-        heard = cls(own, given, cast(Conditions, read), person, tuple(dict.fromkeys(skipped or ())))
+        read["boost"] = factors = own.factors_of(said.get("boost"), skipped)
+        exclude, candidates = (cast(IntArray | None, read.get(name)) for name in ("exclude", "candidates"))
+        heard = cls(
+            own, given, cast(Conditions, read), NO_ITEMS if exclude is None else exclude, candidates, factors, person,
+            tuple(dict.fromkeys(skipped or ())),
+        )  # fmt: skip
         possible = None if heard.allowed is None else np.union1d(heard.allowed, given)
         return heard._replace(said={**heard.said, "limits": own.limits(said.get("limits", ()), possible)})
-
-    @property
-    def exclude(self) -> IntArray:
-        """Items that are never added."""
-        return np.asarray(self.said.get("exclude", NO_ITEMS))
-
-    @property
-    def candidates(self) -> IntArray | None:
-        """The only items that may be added, None if all may."""
-        found = self.said.get("candidates")
-        return None if found is None else np.asarray(found)
-
-    @property
-    def factors(self) -> FloatArray | None:
-        """Factors of the odds of all items, None if all are one."""
-        return cast(FloatArray | None, self.said["boost"])
 
     @property
     def gone(self) -> IntArray:
