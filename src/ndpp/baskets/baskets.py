@@ -39,12 +39,17 @@ class OrderColumns(NamedTuple):
 
     def take(self, key: slice | IntArray) -> OrderColumns:
         """Return what is known about some of the baskets."""
+        if self is NOTHING_KNOWN:
+            return self
         return OrderColumns(
             None if self.customers is None else frozen(self.customers[key]),
             None if self.times is None else frozen(self.times[key]),
             None if self.weights is None else frozen(self.weights[key]),
             {name: frozen(words[key]) for name, words in self.context.items()},
         )
+
+
+NOTHING_KNOWN = OrderColumns()
 
 
 class Split(NamedTuple):
@@ -90,7 +95,7 @@ class Baskets:
     n_items: int
     labels: tuple[str, ...] | None = None
     basket_ids: tuple[int | str, ...] | None = None
-    _columns = OrderColumns()
+    _columns = NOTHING_KNOWN
 
     def __post_init__(self) -> None:
         labels = check_labels(self.labels)
@@ -343,7 +348,7 @@ class Baskets:
         n_items: int,
         labels: tuple[str, ...] | None = None,
         basket_ids: tuple[int | str, ...] | None = None,
-        columns: OrderColumns = _columns,
+        columns: OrderColumns = NOTHING_KNOWN,
     ) -> Self:
         """Return baskets of new arrays and other fields that are known to be valid."""
         made = object.__new__(cls)

@@ -163,9 +163,12 @@ class Long(NamedTuple):
             )
             rows, ids = rows[known], ids[known]
         check_ids(ids, n_items)
-        rows, ids = np.divmod(np.unique(rows * n_items + ids), max(1, n_items))
-        indptr = np.append(0, np.cumsum(np.bincount(rows, minlength=self.n_baskets)))
-        return indptr, ids, n_items, names, check_basket_ids(self.ids, self.n_baskets)
+        order = np.lexsort((ids, rows))
+        rows, ids = rows[order], ids[order]
+        first = np.ones(len(ids), bool)
+        first[1:] = (np.diff(rows) != 0) | (np.diff(ids) != 0)
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[first], minlength=self.n_baskets))])
+        return indptr, ids[first], n_items, names, check_basket_ids(self.ids, self.n_baskets)
 
 
 class OrderLines(NamedTuple):
