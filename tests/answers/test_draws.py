@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import ndpp
 from kernels import BY_NAME
 from ndpp._stop import stopping
-from ndpp.answers import Prepared
+from ndpp.answers import Prepared, complete
 from ndpp.datasets import make_kernel
 from ndpp.errors import ImpossibleSizeError, ZeroProbabilityError
 from ndpp.samplers import Exact
+
+
+def draw(own: Prepared, n: int, seed: int, *, given: list[int] | None = None, **ask: Any) -> list[list[int]]:
+    return [list(one.items) for one in complete(own, given or [], n=n, seed=seed, ids=True, **ask).baskets]
 
 
 @pytest.mark.parametrize(
@@ -21,18 +27,18 @@ from ndpp.samplers import Exact
 )  # fmt: skip
 def test_draws_are_those_of_the_library(ask):
     kernel = make_kernel(60, 8, rng=0)
-    found = Prepared(kernel).draw(12, 5, **ask)
+    found = draw(Prepared(kernel), 12, 5, **ask)
     assert found == kernel.sample(12, **ask, rng=5).to_lists()
 
 
 def test_requests_share_what_is_prepared(monkeypatch):
     kernel = make_kernel(60, 8, rng=0)
     drawer = Prepared(kernel)
-    drawer.draw(1, 0)
+    draw(drawer, 1, 0)
     monkeypatch.delattr(Exact, "prepare")
-    assert len(drawer.draw(2, 0, given=[3, 4], size=6)) == 2
+    assert len(draw(drawer, 2, 0, given=[3, 4], size=6)) == 2
     with pytest.raises(AttributeError, match="prepare"):
-        drawer.draw(2, 0, given=[3, 4], size=6, exclude=[1])
+        draw(drawer, 2, 0, given=[3, 4], size=6, exclude=[1])
 
 
 @pytest.mark.parametrize(
@@ -47,9 +53,9 @@ def test_awkward_kernels(name):
                 expected = kernel.sample(4, given=given, size=size, rng=1).to_lists()
             except (ZeroProbabilityError, ImpossibleSizeError) as error:
                 with pytest.raises(type(error)):
-                    drawer.draw(4, 1, given=given, size=size)
+                    draw(drawer, 4, 1, given=given, size=size)
                 continue
-            assert drawer.draw(4, 1, given=given, size=size) == expected
+            assert draw(drawer, 4, 1, given=given, size=size) == expected
             compared += 1
     assert compared
 
@@ -59,8 +65,8 @@ def test_a_mixture_draws_by_itself():
     mixture = ndpp.Mixture(parts, [0.3, 0.7])
     drawer = Prepared(mixture)
     for ask in ({}, {"given": [3]}, {"given": [3], "size": 3, "exclude": [1]}):
-        assert drawer.draw(20, 2, **ask) == mixture.sample(20, **ask, rng=2).to_lists()
-    only = drawer.draw(6, 2, given=[3], size=3, candidates=[2, 5, 4])
+        assert draw(drawer, 20, 2, **ask) == mixture.sample(20, **ask, rng=2).to_lists()
+    only = draw(drawer, 6, 2, given=[3], size=3, candidates=[2, 5, 4])
     assert all(set(items) <= {2, 3, 4, 5} for items in only)
 
 
@@ -69,4 +75,4 @@ def test_draws_stop_when_they_are_told():
         raise TimeoutError
 
     with pytest.raises(TimeoutError), stopping(stop):
-        Prepared(make_kernel(20, 4, rng=0)).draw(1, 0, size=2)
+        draw(Prepared(make_kernel(20, 4, rng=0)), 1, 0, size=2)

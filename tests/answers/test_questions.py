@@ -143,11 +143,12 @@ def test_unknown_items_of_a_boost_can_be_skipped(model: Asked):
 def test_a_boost_is_prepared_once():
     prepared = answers.Prepared(trips(), boost={"tea": 2})
 
-    def under(**boost: float) -> answers.Prepared:
+    def under(**boost: float) -> ndpp.laws.law.Law:
         return Heard.of(prepared, boost=boost).listing()
 
     boosted = under()
-    assert boosted.missions is prepared.missions  # they keep their names
+    why = answers.recommend(prepared, ["jam"], boost={"tea": 3}, why=True)
+    assert {row.because for row in why.items} <= {one.name for one in prepared.missions}  # they keep their names
     for factor in range(3, 6):
         assert under(jam=factor) is under(jam=factor)
         assert under(jam=1) is boosted

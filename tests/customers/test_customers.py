@@ -556,7 +556,7 @@ def test_each_target_is_foretold_from_the_baskets_before_it() -> None:
     assert recall.tolist() == [1.0] * 4  # of five items all are listed
     assert ndcg[3] == pytest.approx(1 / np.log2(6))  # 3, 0, 1, 2, 4
     by_hand = sum(np.log([0.5, 0.6, 0.7, 1 - 0.6, 0.1]))  # bob: α h of item 3 is 1/2
-    assert cases.whole(habits, plain)[3] == pytest.approx(by_hand)
+    assert cases.log_likelihood(habits, plain)[3] == pytest.approx(by_hand)
 
 
 def test_small_baskets_count_for_more_where_they_tell_more() -> None:
@@ -582,7 +582,7 @@ def test_small_baskets_count_for_more_where_they_tell_more() -> None:
     lists, likely = (
         [measure(habits) for habits in (fitted.habits, fitted.habits._replace(evenness=0.0))]
         for measure in (
-            lambda habits: same.listed(habits, plain)[1].mean(), lambda habits: same.whole(habits, plain).mean(),
+            lambda habits: same.listed(habits, plain)[1].mean(), lambda habits: same.log_likelihood(habits, plain).mean(),
         )
     )  # fmt: skip
     assert lists[0] > lists[1] + 0.02

@@ -22,6 +22,7 @@ from kernels import BY_NAME
 from ndpp._stop import look
 from ndpp.datasets import make_kernel, shelf_kernel
 from ndpp.errors import InvalidInputError
+from ndpp.laws.law import Law
 from ndpp.serve.app import create_app
 from ndpp.serve.model import Served, Settings, stamp
 from ndpp.serve.run import PatientProtocol
@@ -33,9 +34,9 @@ from servers import get, post, serving
 def endless(monkeypatch):
     """Have every draw go on until it is stopped or released; give three events: one has begun, one was stopped, all are released."""
     begun, stopped, released = threading.Event(), threading.Event(), threading.Event()
-    usual = Served.draw
+    usual = Law.sampler
 
-    def draw(self, n, seed, **asked):
+    def sampler(law, **asked):
         begun.set()
         try:
             while not released.is_set():
@@ -44,10 +45,10 @@ def endless(monkeypatch):
         except BaseException:
             stopped.set()
             raise
-        return usual(self, n, seed, **asked)
+        return usual(law, **asked)
 
     monkeypatch.setattr(Served, "_warm", lambda self, item: None)
-    monkeypatch.setattr(Served, "draw", draw)
+    monkeypatch.setattr(Law, "sampler", sampler)
     return begun, stopped, released
 
 
@@ -188,11 +189,12 @@ def test_more_items_than_an_answer_holds_are_refused_before_they_are_drawn(model
 def test_the_process_ends_although_a_thread_does_not(model):
     script = f"""
 import time
-from ndpp.serve.model import Served, stamp
+from ndpp.laws.law import Law
+from ndpp.serve.model import Served
 from ndpp.serve import run
 
 Served._warm = lambda self, item: None
-Served.draw = lambda *arguments, **asked: time.sleep(10 * {HANG_SECONDS})
+Law.sampler = lambda *arguments, **asked: time.sleep(10 * {HANG_SECONDS})
 run.LAST_SECONDS = 1.0
 run.run(run.Settings({str(model)!r}, port=0, seconds=0.5))
 """
@@ -211,7 +213,7 @@ def test_the_first_request_finds_everything_compiled(monkeypatch):
     served, compiled = Served(make_kernel(60, 8, rng=0), "kernel"), []
     with monkeypatch.context() as patched:
         patched.setattr("numba.core.dispatcher.Dispatcher.compile", lambda function, _: compiled.append(function))
-        served.draw(1, 0, given=[3, 4], size=6)
+        ndpp.answers.complete(served, [3, 4], size=6, seed=0)
     assert compiled == []
     Served(BY_NAME["zero rows"].kernel, "zeros")._warm(0)  # an item that never occurs is no failure
 
@@ -221,7 +223,7 @@ def test_an_unexpected_failure_is_a_problem_without_particulars(model, monkeypat
         raise RuntimeError("secret particulars")
 
     with serving(create_app(Settings(model))) as url, caplog.at_level(logging.ERROR):
-        monkeypatch.setattr(Served, "draw", fail)
+        monkeypatch.setattr(Law, "sampler", fail)
         response = post(f"{url}/api/sample", json={})
     assert response.status_code == 500
     assert response.headers["content-type"] == "application/problem+json"

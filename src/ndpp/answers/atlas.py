@@ -20,11 +20,12 @@ WIDTH = 0.1
 """Difference of cosines by which a neighbour counts e times less."""
 
 
-def draw_map(law: Law, inclusions: FloatArray, n: int, missions: tuple[Mission, ...]) -> Map:
-    """Return a map of the ``n`` most popular items, from the inclusion probabilities of the components. O(n_items · r² + n³)."""
-    p = law.weights @ inclusions
+def draw_map(law: Law, n: int, missions: tuple[Mission, ...]) -> Map:
+    """Return a map of the ``n`` most popular items. O(n_items · r² + n³)."""
+    p = law.popularity
     items = np.argsort(-p, kind="stable")[: check_count(n, "n", least=1)]
     items = items[p[items] > 0]
+    inclusions = law.component_inclusions(items)
     if len(items) < 4:  # too few eigenvectors: in a row
         places = np.column_stack([np.arange(1, len(items) + 1) / (len(items) + 1), np.full(len(items), 0.5)])
     else:
@@ -32,7 +33,7 @@ def draw_map(law: Law, inclusions: FloatArray, n: int, missions: tuple[Mission, 
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
         rows = rows / np.where(norms > 0, norms, 1.0)
         places = _layout(rows @ rows.T).round(4)
-    columns = p[items].clip(0.0, 1.0).tolist(), *places.T.tolist(), _typical_of(law, inclusions[:, items], missions)
+    columns = p[items].clip(0.0, 1.0).tolist(), *places.T.tolist(), _typical_of(law, inclusions, missions)
     return Map(tuple(map(Place, names_of(law, items), *columns)))
 
 
@@ -47,7 +48,7 @@ def _features(law: Law, inclusions: FloatArray, items: IntArray) -> FloatArray:
     """Return one row for each item; items of a kind have rows of similar directions."""
     kernel = law.as_kernel
     if kernel is None:
-        return np.asarray(np.sqrt(law.weights[:, None] * inclusions[:, items]).T)
+        return np.asarray(np.sqrt(law.weights[:, None] * inclusions).T)
     ties = kernel.low_rank
     q, B = ties.q_rows(law.rows_of(items)), ties.coordinates.B
     if kernel.background is not None:  # rows of X, which a background scales

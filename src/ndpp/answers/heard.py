@@ -9,11 +9,13 @@ import numpy as np
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_choice
 from ndpp.answers.conditions import CONDITIONS, Names, Said
-from ndpp.answers.prepared import NamedCustomer, Prepared
+from ndpp.answers.prepared import MEMORY, N_ADDED, NamedCustomer, Prepared
 from ndpp.answers.records import Item
 from ndpp.errors import InvalidInputError
 from ndpp.laws.ask import NO_ITEMS, Conditions
+from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit
+from ndpp.samplers.shared import prepare_components
 
 NEARLY_ZERO = 1e-12
 """The factor of items that are out of stock, beside baskets that hold some of these."""
@@ -27,6 +29,12 @@ class Heard(NamedTuple):
     given: IntArray
     said: Conditions
     """What else is said, as laws take it."""
+    exclude: IntArray
+    """Items that are never added."""
+    candidates: IntArray | None
+    """The only items that may be added, None if all may."""
+    factors: FloatArray | None
+    """Factors of the odds of all items, None if all are one."""
     person: NamedCustomer | None
     skipped: tuple[Item, ...]
     """Items that are not in the catalogue."""
@@ -47,26 +55,14 @@ class Heard(NamedTuple):
             value = said.get(one.name)
             if value is not None and one.name != "customer":
                 read[one.name] = value if one.read is None else one.read(own, value, skipped)
-        read["boost"] = own.factors_of(said.get("boost"), skipped)
-        heard = cls(own, given, cast(Conditions, read), person, tuple(dict.fromkeys(skipped or ())))
+        read["boost"] = factors = own.factors_of(said.get("boost"), skipped)
+        exclude, candidates = (cast(IntArray | None, read.get(name)) for name in ("exclude", "candidates"))
+        heard = cls(
+            own, given, cast(Conditions, read), NO_ITEMS if exclude is None else exclude, candidates, factors, person,
+            tuple(dict.fromkeys(skipped or ())),
+        )  # fmt: skip
         possible = None if heard.allowed is None else np.union1d(heard.allowed, given)
         return heard._replace(said={**heard.said, "limits": own.limits(said.get("limits", ()), possible)})
-
-    @property
-    def exclude(self) -> IntArray:
-        """Items that are never added."""
-        return np.asarray(self.said.get("exclude", NO_ITEMS))
-
-    @property
-    def candidates(self) -> IntArray | None:
-        """The only items that may be added, None if all may."""
-        found = self.said.get("candidates")
-        return None if found is None else np.asarray(found)
-
-    @property
-    def factors(self) -> FloatArray | None:
-        """Factors of the odds of all items, None if all are one."""
-        return cast(FloatArray | None, self.said["boost"])
 
     @property
     def gone(self) -> IntArray:
@@ -86,8 +82,8 @@ class Heard(NamedTuple):
         """What the basket and all that is added keep together."""
         return self.own.law.ask(**self._of_lists(None)).limits.records
 
-    def listing(self) -> Prepared:
-        """Return the model whose probabilities order lists of items: lists, not the law, keep limits and leave out what is no candidate.
+    def listing(self) -> Law:
+        """Return the law whose probabilities order lists of items: lists, not the law, keep limits and leave out what is no candidate.
 
         Items of the basket are not out of stock, even if their factor is zero. Any other has the same effect on them, so where baskets hold
         such items, all that is out of stock has a factor near zero, and one law serves all of them.
@@ -101,15 +97,15 @@ class Heard(NamedTuple):
     def _of_lists(self, factors: FloatArray | None) -> Conditions:
         return {**self.said, "boost": factors, "candidates": None, "exclude": NO_ITEMS}
 
-    def in_situation(self) -> Prepared:
-        """Return the model in the context and mission, whatever else is said."""
+    def in_situation(self) -> Law:
+        """Return the law in the context and mission, whatever else is said."""
         law, said = self.own.law, self.said
         return self.own.under(law.ask(context=said.get("context"), mission=said.get("mission")))
 
-    def drawing(self, size: int | None) -> tuple[Prepared, Conditions]:
-        """Return the model that baskets of this size are drawn from, and what is asked of its sampler: together ``law.sample(…)``.
+    def drawing(self, size: int | None) -> tuple[Law, Conditions]:
+        """Return the law that baskets of this size are drawn from, and what is asked of its sampler: together ``law.sample(…)``.
 
-        The model is the same for all baskets, so that what it prepares serves the next one, too.
+        The law is the same for all baskets, so that what it prepares serves the next one, too.
         """
         both = np.intersect1d(self.given, self.exclude)
         if len(both):  # lists may leave out what is there already
@@ -118,3 +114,9 @@ class Heard(NamedTuple):
         ask = self.own.law.ask(**said)
         rest: Conditions = {"size": size, "given": self.given, "exclude": ask.excluded, "limits": ask.limits.records}
         return self.own.under(ask.of_law, self.person), rest
+
+    def prepare_components(self) -> None:
+        """Prepare what draws from the components of a mixture with shared ties, the most probable first, as far as memory goes."""
+        law, _ = self.drawing(None)
+        for left in (None, N_ADDED):
+            prepare_components(law, MEMORY, left)

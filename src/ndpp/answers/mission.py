@@ -28,10 +28,11 @@ SHORTEST = 3
 """Letters of a word that may name a mission, at least."""
 
 
-def find_missions(law: Law, inclusions: FloatArray, n: int | None, n_items: int) -> tuple[Mission, ...]:
-    """Return at most ``n`` missions of a law, from the inclusion probabilities of its components; see :func:`ndpp.answers.missions`."""
+def find_missions(law: Law, n: int | None, n_items: int) -> tuple[Mission, ...]:
+    """Return at most ``n`` missions of a law; see :func:`ndpp.answers.missions`."""
     n_items = check_count(n_items, "n_items", least=1)
     n_groups = len(law.weights) if n is None else check_count(n, "n", least=1)
+    inclusions = law.component_inclusions()
     groups = merged(law.weights, inclusions, n_groups)
     shares = np.array([law.weights[group].sum() for group in groups])
     own = [_mission(law, inclusions, groups[g], n_items) for g in np.argsort(-shares, kind="stable") if shares[g] > 0]
@@ -59,7 +60,7 @@ def merged(weights: FloatArray, inclusions: FloatArray, n_groups: int) -> list[I
 
 
 def _mission(law: Law, inclusions: FloatArray, group: IntArray, n_items: int) -> Mission:
-    share, overall = float(law.weights[group].sum()), law.weights @ inclusions
+    share, overall = float(law.weights[group].sum()), law.popularity
     inside = law.weights[group] @ inclusions[group] / share
     ratio = np.divide(inside, overall, out=np.ones_like(inside), where=overall > 0)
     gain = inside * np.log(np.maximum(ratio, 1e-300))

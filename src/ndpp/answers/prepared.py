@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple, TypeVar, Unpack
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,34 +20,44 @@ from ndpp.answers.table import ItemTable
 from ndpp.baskets.labels import word_of
 from ndpp.customers import Customers
 from ndpp.errors import InvalidInputError
-from ndpp.laws.ask import Ask, Conditions, Factors
+from ndpp.laws.ask import Ask, Factors
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit
-from ndpp.samplers import Sampler
-from ndpp.samplers.shared import prepare_components
 
 T = TypeVar("T")
 MISSIONS, TYPICAL = 12, 12
 """Missions for reading, and items by which each is described."""
 MAPPED = 300
 """Items of a map."""
-N_ADDED = 6
-"""Items that are often added to a basket. What is prepared for it serves four to eight."""
 MEMORY = 2**30
 """Most bytes of matrices that the sampler of a model keeps."""
+N_ADDED = 6
+"""Items that are often added to a basket. What is prepared for it serves four to eight."""
 KEPT = 4
-"""Conditions, and customers under each, whose laws are kept."""
+"""Conditions, and customers, whose laws are kept."""
 
 
 class once(cached_property[T]):
     """A property that is computed when first asked for, by one thread while others wait."""
 
-    def __get__(self, instance: Prepared | None, owner: type | None = None) -> T:  # type: ignore[override]
+    def __get__(self, instance: Prepared | Kept | None, owner: type | None = None) -> T:  # type: ignore[override]
         if instance is None:
             return self  # type: ignore[return-value]
         with instance._lock:
             found: T = super().__get__(instance, owner)
             return found
+
+
+class Kept:
+    """A law that is made when it is first asked for, which may take seconds."""
+
+    def __init__(self, make: Callable[[], Law]) -> None:
+        self._lock, self._make = threading.RLock(), make
+
+    @once
+    def law(self) -> Law:
+        """The law."""
+        return self._make()
 
 
 class NamedCustomer(NamedTuple):
@@ -81,11 +91,7 @@ class Prepared:
     what to buy: recommendations, their reasons and draws. With ``customers`` (:class:`ndpp.Customers`) such questions may name one.
     """
 
-    law: Law
-    table: ItemTable | None
-    customers: Customers | None
     factors: FloatArray | None = None
-    _kept: dict[Hashable, Conditional]
 
     def __init__(
         self,
@@ -95,7 +101,9 @@ class Prepared:
         customers: Customers | None = None,
     ) -> None:
         self.law, self.table, self.customers = Law.required(model), table, customers
-        self._lock, self._kept = threading.RLock(), {}
+        self._lock = threading.RLock()
+        self._laws: dict[Hashable, Kept] = {}
+        self._of_customers: dict[Hashable, Kept] = {}
         self.factors = self.factors_of(boost)
 
     @classmethod
@@ -197,63 +205,50 @@ class Prepared:
             raise InvalidInputError("needs customers, and this model has none", argument=argument, advice=advice)
         return self.customers
 
-    @property
-    def people(self) -> Customers:
-        """The customers, over this law."""
-        assert self.customers is not None
-        return self.customers
+    def people(self, law: Law) -> Customers:
+        """Return the customers, over a law."""
+        return self._known("customer").with_law(law)
 
     # -- conditions ----------------------------------------------------------------------------------------------------------
 
-    def under(self, ask: Ask, person: NamedCustomer | None = None) -> Prepared:
-        """Return the model under conditions, of which the last few are kept; itself, if nothing is said."""
-        own: Prepared = self
+    def under(self, ask: Ask, person: NamedCustomer | None = None) -> Law:
+        """Return the law under conditions, of a customer if one is named; itself, if nothing is said. The last few are kept."""
+        law = base = self.law
         if ask.weights is not None or ask.factors is not None or len(ask.excluded):
-            own = self._keep(ask.key, lambda: Conditional(self, ask))
-        return own if person is None else own._keep(person.key, lambda: Conditional(self, ask, person))
+            law = base = self._keep(self._laws, ask.key, lambda: self.law.under(ask))
+        if person is not None:
+            law = self._keep(
+                self._of_customers, (ask.key, *person.key), lambda: self.law.under(ask.whose(base, person))
+            )
+        return law
 
-    def _keep(self, key: Hashable, make: Callable[[], Conditional]) -> Conditional:
-        """Return a model that was kept, or make it, without its law, so that other questions go on."""
+    def _keep(self, kept: dict[Hashable, Kept], key: Hashable, make: Callable[[], Law]) -> Law:
+        """Return a law that is kept, or make it, while other questions go on."""
         with self._lock:
-            found = self._kept.pop(key) if key in self._kept else make()
-            self._kept[key] = found
-            if len(self._kept) > KEPT:
-                del self._kept[next(iter(self._kept))]
-        return found
+            found = kept[key] = kept.pop(key) if key in kept else Kept(make)
+            if len(kept) > KEPT:
+                del kept[next(iter(kept))]
+        return found.law
 
     # -- what many answers share ---------------------------------------------------------------------------------------------
 
     @once
-    def inclusions(self) -> FloatArray:
-        """Inclusion probabilities by component, shape (C, n_items)."""
-        return np.asarray(self.law.component_inclusions())
-
-    @once
-    def popularity(self) -> FloatArray:
-        """P(a) of every item."""
-        return np.asarray(self.law.weights @ self.inclusions)
-
-    @once
-    def pair_weights(self) -> FloatArray:
-        """w_c with which Σ_c w_c P_c(a) P_c(b) is P(a, b) without ties: if the empty set is left out, it makes items rarer together."""
-        return np.asarray(self.law.weights * self.law.kept)
-
-    @once
     def recurrence(self) -> FloatArray:
         """E(a, a) = Σ_c w_c P_c(a)² of every item: how often two baskets of one mission both contain it."""
-        return np.asarray(self.pair_weights @ self.inclusions**2)
+        return np.asarray(self.law.inclusion_table**2 @ (self.law.weights / self.law.kept))
 
     @once
     def crowd(self) -> FloatArray:
         """m(a) / √m of every item: the product of two is the lift that the sizes of baskets explain (``ndpp.answers.relations``)."""
-        p, sizes = self.popularity, self.inclusions.sum(axis=1)
-        among = np.divide((self.pair_weights * sizes) @ self.inclusions, p, out=np.zeros_like(p), where=p > 0)
-        return np.asarray(among / np.sqrt(self.pair_weights @ sizes**2 or 1.0))
+        table, p, weights = self.law.inclusion_table, self.law.popularity, self.law.weights / self.law.kept
+        sizes = table.sum(axis=0)
+        among = np.divide(table @ (weights * sizes), p, out=np.zeros_like(p), where=p > 0)
+        return np.asarray(among / np.sqrt(weights @ sizes**2 or 1.0))
 
     @once
     def missions(self) -> tuple[Mission, ...]:
         """The missions of a mixture, similar components merged, largest first; a kernel has none."""
-        return find_missions(self.law, self.inclusions, MISSIONS, TYPICAL) if len(self.law.weights) > 1 else ()
+        return find_missions(self.law, MISSIONS, TYPICAL) if len(self.law.weights) > 1 else ()
 
     @once
     def sizes(self) -> FloatArray | None:
@@ -267,62 +262,9 @@ class Prepared:
     @once
     def index(self) -> LabelIndex:
         """The names of the catalogue, to search in."""
-        return LabelIndex(list(map(str, self.names(range(self.law.n_items)))), self.popularity)
+        return LabelIndex(list(map(str, self.names(range(self.law.n_items)))), self.law.popularity)
 
     @once
     def map(self) -> Map:
         """The map of the catalogue."""
-        return draw_map(self.law, self.inclusions, MAPPED, self.missions)
-
-    # -- draws ---------------------------------------------------------------------------------------------------------------
-
-    def prepare_components(self) -> None:
-        """Prepare what draws from the components of a mixture with shared ties, the most probable first, as far as memory goes."""
-        for left in (None, N_ADDED):
-            prepare_components(self.law, MEMORY, left)
-
-    def draw(self, n: int, seed: int, **conditions: Unpack[Conditions]) -> list[list[int]]:
-        """Return ``n`` baskets as sorted ids, those of ``law.sample(n, …, rng=seed)``."""
-        sampler: Sampler = self.law.sampler(memory=MEMORY, **conditions)
-        return sampler.sample(n, rng=seed).baskets.to_lists()
-
-
-class Conditional(Prepared):
-    """A model under conditions, of a customer if one is named. It has the missions of the ``plain`` one, so that they keep their names."""
-
-    def __init__(self, plain: Prepared, ask: Ask, person: NamedCustomer | None = None) -> None:
-        self.plain, self.ask, self.person = plain, ask, person
-        self.table, self.customers = plain.table, plain.customers
-        self._lock, self._kept = threading.RLock(), {}
-        self._bound: tuple[Customers, Customers] | None = None
-
-    @once
-    def law(self) -> Law:
-        """The law, which may take seconds to make."""
-        law, ask = self.plain.law, self.ask
-        return law.under(ask if self.person is None else ask.whose(law.under(ask.of_law), self.person))
-
-    @property
-    def people(self) -> Customers:
-        """The customers of the model, over this law."""
-        found = super().people
-        with self._lock:
-            if self._bound is None or self._bound[0] is not found:
-                self._bound = found, found.with_law(self.law)
-            return self._bound[1]
-
-    @once
-    def missions(self) -> tuple[Mission, ...]:
-        """The missions of the model."""
-        return self.plain.missions
-
-    @once
-    def inclusions(self) -> FloatArray:
-        """Those of the plain law, if its components are the same."""
-        same = self.person is None and self.ask.factors is None and not len(self.ask.excluded)
-        return self.plain.inclusions if same else np.asarray(self.law.component_inclusions())
-
-    @property
-    def sizes(self) -> FloatArray | None:
-        """P(|S| = k), if that of the plain law is known."""
-        return None if self.plain.sizes is None else self.law.size_distribution()
+        return draw_map(self.law, MAPPED, self.missions)

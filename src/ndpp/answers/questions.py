@@ -18,12 +18,13 @@ from ndpp.answers.atlas import draw_map
 from ndpp.answers.conditions import Names, Said
 from ndpp.answers.heard import Heard
 from ndpp.answers.mission import find_missions
-from ndpp.answers.prepared import MAPPED, MISSIONS, NamedCustomer, Prepared
+from ndpp.answers.prepared import MAPPED, MEMORY, MISSIONS, NamedCustomer, Prepared
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.inference import PerCategory, Ranking, Recommendation, Recommendations
 from ndpp.inference.ranking import DAMPING, ListOptions, Rule
 from ndpp.inference.scores import scores_of_one, scores_or_nan
+from ndpp.laws.law import Law
 
 PROBABLE = 0.01
 """Missions of a smaller probability are not told."""
@@ -59,15 +60,13 @@ def recommend(
     tomato sauce  0.3174      0.3174        1      1     None  None     0.3174
     """
     heard = Heard.of(model, basket, **said)
-    own, given, person = heard.listing(), heard.given, heard.person
-    listed = _listed(heard, person, damping, n=n, ranking=ranking, support=support, per_category=per_category)
-    rule = Rule.of(own.law, popularity=own.popularity, **listed)
-    best = (
-        rule.best_for(given)
-        if person is None
-        else own.people.recommend(person.customer, given, history=person.history, **listed)
-    )
-    return _recommended(own, given, rule, best, person, why=why, ids=ids, skipped=heard.skipped)
+    given, person = heard.given, heard.person
+    rule, listed = _rule(heard, person, damping, n=n, ranking=ranking, support=support, per_category=per_category)
+    if person is None:
+        best = rule.best_for(given)
+    else:
+        best = heard.own.people(rule.law).recommend(person.customer, given, history=person.history, **listed)
+    return _recommended(heard.own, given, rule, best, person, why=why, ids=ids, skipped=heard.skipped)
 
 
 def recommend_each(
@@ -90,16 +89,17 @@ def recommend_each(
     that have begun.
     """
     heard = Heard.of(model, np.unique(baskets.indices), **said)
-    people = [None] * len(baskets) if customers is None else heard.own.each_of(customers)
-    own, someone = heard.listing(), next(iter(people), None)
-    listed = _listed(heard, someone, damping, n=n, ranking=ranking, support=support, per_category=per_category)
-    rule = Rule.of(own.law, popularity=own.popularity, **listed)
+    own = heard.own
+    people = [None] * len(baskets) if customers is None else own.each_of(customers)
+    someone = next(iter(people), None)
+    rule, listed = _rule(heard, someone, damping, n=n, ranking=ranking, support=support, per_category=per_category)
     if customers is None:
         each = rule.best_of_each(baskets)
     elif rule.ranking.is_whole:
-        each = [own.people.recommend(one, basket, **listed) for one, basket in zip(customers, baskets)]
+        each = [own.people(rule.law).recommend(one, basket, **listed) for one, basket in zip(customers, baskets)]
     else:
-        each = own.people.recommend_many(list(map(str, customers)), baskets if len(heard.given) else None, **listed)
+        begun = baskets if len(heard.given) else None
+        each = own.people(rule.law).recommend_many(list(map(str, customers)), begun, **listed)
     found = (
         best and _recommended(own, basket, rule, best, person, why=why, ids=ids)
         for basket, best, person in zip(baskets, each, people)
@@ -128,23 +128,24 @@ def why(
         raise InvalidInputError("is in the basket already; explain an item that is not", argument="item")
     if chosen[0] in heard.gone:
         raise ZeroProbabilityError(f"item {item!r} is out of stock, so there is no score to explain")
-    own = heard.listing()
-    scores = scores_of_one(own.law, given, whole=kind.is_whole)[chosen]
+    law = heard.listing()
+    scores = scores_of_one(law, given, whole=kind.is_whole)[chosen]
     if not scores[0] > 0:
         raise ZeroProbabilityError(f"item {item!r} never occurs with this basket, so there is no score to explain")
     if kind is Ranking.LIFT:
-        scores = scores / own.popularity[chosen]
-    (reason,) = _reasons(own, given, Recommendation(chosen, scores), kind, ids=ids)
+        scores = scores / law.popularity[chosen]
+    (reason,) = _reasons(heard.own, law, given, Recommendation(chosen, scores), kind, ids=ids)
     return r.Explained(**vars(reason), skipped=heard.skipped)
 
 
-def _listed(
+def _rule(
     heard: Heard, person: NamedCustomer | None, wanted: float | None, **order: Unpack[ListOptions]
-) -> ListOptions:
-    """Return how items are ranked beside given ones, and which may be listed, as a rule takes it; ``wanted`` is the damping."""
+) -> tuple[Rule, ListOptions]:
+    """Return how items are ranked beside given ones, and which may be listed, also as options; ``wanted`` is the damping."""
     if wanted is None:
-        wanted = DAMPING if person is None or len(heard.given) else heard.own.people.habits.damping
-    return {**order, "damping": wanted, "candidates": heard.allowed, "limits": heard.limits}
+        wanted = DAMPING if person is None or len(heard.given) else person.customers.habits.damping
+    listed: ListOptions = {**order, "damping": wanted, "candidates": heard.allowed, "limits": heard.limits}
+    return Rule.of(heard.listing(), **listed), listed
 
 
 def _recommended(
@@ -161,15 +162,13 @@ def _recommended(
     items: Sequence[r.Scored]
     ranking, usual, total = rule.ranking, best, 1.0
     if why and person is not None:
-        everybody = scores_of_one(own.law, basket, whole=ranking.is_whole)
+        everybody = scores_of_one(rule.law, basket, whole=ranking.is_whole)
         usual = best._replace(scores=(everybody / rule.shown)[best.items])
         if ranking.is_whole:  # shares of all baskets with one more item: the customer's weigh more
-            total = float(
-                scores_of_one(own.people.law(person.customer, history=person.history), basket, whole=True).sum()
-                / everybody.sum()
-            )
+            theirs = own.people(rule.law).law(person.customer, history=person.history)
+            total = float(scores_of_one(theirs, basket, whole=True).sum() / everybody.sum())
     if why:
-        items = _reasons(own, basket, usual, ranking, ids=ids)
+        items = _reasons(own, rule.law, basket, usual, ranking, ids=ids)
     else:
         items = tuple(map(r.Scored, own.names(best.items, ids=ids), best.scores.tolist()))
     if person is not None:
@@ -188,7 +187,7 @@ def _recommended(
 
 
 def _reasons(
-    own: Prepared, basket: IntArray, best: Recommendation, ranking: Ranking, *, ids: bool = False
+    own: Prepared, law: Law, basket: IntArray, best: Recommendation, ranking: Ranking, *, ids: bool = False
 ) -> tuple[r.Why, ...]:
     """Return the reasons of what is recommended for a basket: what each score owes to popularity, to the mission and to ties.
 
@@ -201,32 +200,31 @@ def _reasons(
     probabilities, and probabilities take the place of odds; :attr:`ndpp.Ranking.LIFT` divides them by P(a), so that the factor of
     popularity is one. A kernel is one component, so its missions explain nothing.
     """
-    chosen, popularity = best.items, _odds(own, own.popularity, best.items, ranking)
-    by_component = _shares(own, basket, chosen, ranking)
+    chosen, popularity = best.items, _odds(law, law.popularity[best.items], best.items, ranking)
+    by_component = _shares(law, basket, chosen, ranking)
     expected = by_component.sum(axis=0)
     factors = best.scores, popularity, expected / popularity, best.scores / expected
     because = (_because(own, column) for column in by_component.T)
-    total = scores_of_one(own.law, basket, whole=True).sum() if ranking is Ranking.COMPLETION and len(chosen) else 1.0
-    shares = best.scores / total * (own.popularity[chosen] if ranking is Ranking.LIFT else 1.0)
-    ties = _ties(own, basket, chosen, ranking, ids=ids)
+    total = scores_of_one(law, basket, whole=True).sum() if ranking is Ranking.COMPLETION and len(chosen) else 1.0
+    shares = best.scores / total * (law.popularity[chosen] if ranking is Ranking.LIFT else 1.0)
+    ties = _ties(own, law, basket, chosen, ranking, ids=ids)
     tied_to = (tied[0].item if tied and tied[0].factor > 1 else None for tied in ties)
     columns = (column.tolist() for column in factors)
     return tuple(map(r.Why, own.names(chosen, ids=ids), *columns, because, tied_to, shares.tolist(), ties))
 
 
-def _shares(own: Prepared, basket: IntArray, items: IntArray, ranking: Ranking) -> FloatArray:
+def _shares(law: Law, basket: IntArray, items: IntArray, ranking: Ranking) -> FloatArray:
     """Return P(c | basket) o_c(a), shape (C, len(items))."""
-    posterior = own.law.responsibilities(basket, whole=ranking is Ranking.COMPLETION)
-    return np.asarray(posterior[:, None] * _odds(own, own.inclusions, items, ranking))
+    posterior = law.responsibilities(basket, whole=ranking is Ranking.COMPLETION)
+    return np.asarray(posterior[:, None] * _odds(law, law.component_inclusions(items), items, ranking))
 
 
-def _odds(own: Prepared, chances: FloatArray, items: IntArray, ranking: Ranking) -> FloatArray:
-    """Return what stands for the probabilities (…, n_items) of some items in scores: odds, or for continuations probabilities."""
-    p = chances[..., items]
+def _odds(law: Law, p: FloatArray, items: IntArray, ranking: Ranking) -> FloatArray:
+    """Return what stands for the probabilities (…, len(items)) of some items in scores: odds, or for continuations probabilities."""
     if ranking is Ranking.COMPLETION:
         p = np.minimum(p, MAX_CHANCE)
         return np.asarray(p / (1 - p))
-    return np.asarray(p / own.popularity[items] if ranking is Ranking.LIFT else p)
+    return np.asarray(p / law.popularity[items] if ranking is Ranking.LIFT else p)
 
 
 def _because(own: Prepared, shares: FloatArray) -> str | None:
@@ -236,16 +234,16 @@ def _because(own: Prepared, shares: FloatArray) -> str | None:
 
 
 def _ties(
-    own: Prepared, basket: IntArray, items: IntArray, ranking: Ranking, *, ids: bool
+    own: Prepared, law: Law, basket: IntArray, items: IntArray, ranking: Ranking, *, ids: bool
 ) -> list[tuple[r.TiedTo, ...]]:
     """Return, for each item, its ties to each item of the basket alone, strongest first."""
     out: list[list[r.TiedTo]] = [[] for _ in items]
     kind = Ranking.CONTINUATION if ranking is Ranking.LIFT else ranking  # P(a) cancels in lifts
-    singles = Baskets.from_lists(basket[:, None], n_items=own.law.n_items)
-    alone = scores_or_nan(own.law, singles, whole=kind.is_whole)[:, items]
+    singles = Baskets.from_lists(basket[:, None], n_items=law.n_items)
+    alone = scores_or_nan(law, singles, whole=kind.is_whole)[:, items]
     for j, name, scores in zip(basket, own.names(basket, ids=ids), alone):
         if (scores > 0).all():
-            factors = scores / _shares(own, np.array([j]), items, kind).sum(axis=0)
+            factors = scores / _shares(law, np.array([j]), items, kind).sum(axis=0)
             for tied, factor in zip(out, factors.tolist()):
                 tied.append(r.TiedTo(name, factor))
     return [tuple(sorted(tied, key=lambda tie: -tie.factor)) for tied in out]
@@ -267,10 +265,11 @@ def complete(
     """
     heard = Heard.of(model, basket, **said)
     seed = secrets.randbelow(2**32) if seed is None else seed
-    own, asked = heard.drawing(size)
-    drawn, held = own.draw(n, seed, **asked), set(heard.given.tolist())
+    law, asked = heard.drawing(size)
+    drawn: list[list[int]] = law.sampler(memory=MEMORY, **asked).sample(n, rng=seed).baskets.to_lists()
+    held = set(heard.given.tolist())
     added = [[item for item in items if item not in held] for items in drawn]
-    names = [tuple(tuple(own.names(items, ids=ids)) for items in pair) for pair in zip(drawn, added)]
+    names = [tuple(tuple(heard.own.names(items, ids=ids)) for items in pair) for pair in zip(drawn, added)]
     kind = None if heard.person is None else heard.person.kind
     return r.Completed(seed, tuple(r.Drawn(*pair) for pair in names), heard.skipped, kind)
 
@@ -285,13 +284,13 @@ def probability(
 ) -> r.Likelihood:
     """Return how likely a basket is, and its probable missions; ``unknown``, ``context`` and ``mission`` are as in :func:`recommend`."""
     heard = Heard.of(model, basket, unknown=unknown, context=context, mission=mission)
-    own, given = heard.in_situation(), heard.given
-    sizes = own.sizes
-    size, p = len(given), np.clip(own.popularity, 1e-300, 1 - 1e-12)
-    log_prob = float(own.law.log_prob(given))
+    own, law, given = heard.own, heard.in_situation(), heard.given
+    sizes = law.size_distribution() if own.sizes is not None and law is not own.law else own.sizes
+    size, p = len(given), np.clip(law.popularity, 1e-300, 1 - 1e-12)
+    log_prob = float(law.log_prob(given))
     of_size = 0.0 if sizes is None or size >= len(sizes) else float(sizes[size])
-    contained, apart = own.law.log_containment(given), float(np.log(p[given]).sum())
-    rest = own.law.inclusion_probabilities(given=given) if contained > -np.inf else None
+    contained, apart = law.log_containment(given), float(np.log(p[given]).sum())
+    rest = law.inclusion_probabilities(given=given) if contained > -np.inf else None
     independent = float(np.log1p(-p).sum() + (np.log(p[given]) - np.log1p(-p[given])).sum())
     return r.Likelihood(
         log_prob=_finite(log_prob),
@@ -303,16 +302,16 @@ def probability(
         size=size,
         size_probability=None if sizes is None else _share(of_size),
         at_most=None if sizes is None else _share(sizes[: size + 1].sum()),
-        missions=_probable(own, given),
+        missions=_probable(own, law, given),
         skipped=heard.skipped,
     )
 
 
-def _probable(own: Prepared, given: IntArray) -> tuple[r.MissionShare, ...]:
+def _probable(own: Prepared, law: Law, given: IntArray) -> tuple[r.MissionShare, ...]:
     """Return the probable missions of a basket, at most five."""
     if not own.missions:
         return ()
-    chances: FloatArray = np.asarray(own.law.responsibilities(given))
+    chances: FloatArray = np.asarray(law.responsibilities(given))
     shares = [(float(chances[list(one.components)].sum()), one.name) for one in own.missions]
     probable = sorted(shares, reverse=True)[:5]
     return tuple(r.MissionShare(name, _share(share)) for share, name in probable if share > PROBABLE)
@@ -335,8 +334,7 @@ def missions(model: object, *, n: int | None = MISSIONS, n_items: int = 6) -> tu
     pasta and pesto: 60.0% of baskets, 1.4 items on average. Typical: pasta (1.5×), pesto (1.4×)
     beer and crisps: 40.0% of baskets, 1.6 items on average. Typical: beer (2.1×), crisps (2.1×)
     """
-    own = Prepared.of(model)
-    return find_missions(own.law, own.inclusions, n, n_items)
+    return find_missions(Prepared.of(model).law, n, n_items)
 
 
 def describe(model: object, *, n: int = 5, sizes: bool = True) -> r.Description:
@@ -345,16 +343,16 @@ def describe(model: object, *, n: int = 5, sizes: bool = True) -> r.Description:
     Without ``sizes`` there is no size distribution, which takes long for hundreds of components.
     """
     own = Prepared.of(model)
-    kernel, found = own.law.as_kernel, own.sizes if sizes else None
-    best = np.argsort(-own.popularity, kind="stable")[:n]
+    kernel, found, popularity = own.law.as_kernel, own.sizes if sizes else None, own.law.popularity
+    best = np.argsort(-popularity, kind="stable")[:n]
     return r.Description(
         n_items=own.law.n_items,
         rank=None if kernel is None else kernel.rank,
         n_components=len(own.law.weights),
         labelled=own.law.labels is not None,
-        mean_size=float(own.popularity.sum()),
+        mean_size=float(popularity.sum()),
         size_distribution=None if found is None else tuple(np.clip(found, 0.0, 1.0).tolist()),
-        popular=tuple(map(r.Share, own.names(best), own.popularity[best].tolist())),
+        popular=tuple(map(r.Share, own.names(best), popularity[best].tolist())),
         missions=own.missions,
     )
 
@@ -370,11 +368,11 @@ def sizes(model: object, item: r.Item, *, ids: bool = False) -> r.Sizes:
     """
     own = Prepared.of(model)
     (a,) = own.ids([item], "item").tolist()
-    if own.popularity[a] == 0:
+    if own.law.popularity[a] == 0:
         raise ZeroProbabilityError(f"item {own.names([a])[0]!r} never occurs, so no basket contains it")
     found = own.sizes_with(a)
     law = None if found is None else tuple(found.tolist())
-    return r.Sizes(own.names([a], ids=ids)[0], _share(own.popularity[a]), law)
+    return r.Sizes(own.names([a], ids=ids)[0], _share(own.law.popularity[a]), law)
 
 
 def map_of(model: object, *, n: int = MAPPED) -> r.Map:
@@ -387,14 +385,14 @@ def map_of(model: object, *, n: int = MAPPED) -> r.Map:
     ['bread', 'butter', 'tomato sauce', 'pasta']
     """
     own = Prepared.of(model)
-    return own.map if n == MAPPED else draw_map(own.law, own.inclusions, n, own.missions)
+    return own.map if n == MAPPED else draw_map(own.law, n, own.missions)
 
 
 def search(model: object, query: str = "", *, limit: int = 20, offset: int = 0, ids: bool = False) -> r.Found:
     """Return the items whose names match, by prefix, part or with typing errors; without a query, the most popular items."""
     own = Prepared.of(model)
     items, total = own.index.search(query, limit, offset)
-    fields = zip(items, own.names(items, ids=ids), own.popularity[items].clip(0.0, 1.0).tolist())
+    fields = zip(items, own.names(items, ids=ids), own.law.popularity[items].clip(0.0, 1.0).tolist())
     return r.Found(tuple(r.FoundItem(*one) for one in fields), total)
 
 

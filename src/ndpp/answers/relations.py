@@ -66,12 +66,12 @@ def related(model: object, item: Item, *, n: int = 10, popular: int | None = Non
     """
     own, n = Prepared.of(model), check_count(n, "n", least=1)
     (a,) = own.ids([item], "item").tolist()
-    if own.popularity[a] == 0:
+    if own.law.popularity[a] == 0:
         raise ZeroProbabilityError(f"item {own.names([a])[0]!r} never occurs, so it has no complements or substitutes")
     others = _occurring(own, popular)
     found = _strongest(own, np.array([a]), np.r_[a, others[others != a]], n)
     return Related(
-        own.names([a], ids=ids)[0], min(float(own.popularity[a]), 1.0), *_relations(own, [found], n, ids=ids)
+        own.names([a], ids=ids)[0], min(float(own.law.popularity[a]), 1.0), *_relations(own, [found], n, ids=ids)
     )
 
 
@@ -95,7 +95,7 @@ def pairs(model: object, *, n: int = 10, popular: int = MOST_POPULAR, ids: bool 
 
 def _occurring(own: Prepared, popular: int | None) -> IntArray:
     """Return the items of positive probability, the most popular ones if only so many are wanted."""
-    p = own.popularity
+    p = own.law.popularity
     least = 0.0 if popular is None else np.sort(p)[-min(check_count(popular, "popular", least=1), len(p))]
     return np.flatnonzero((p > 0) & (p >= least))
 
@@ -119,10 +119,11 @@ def _correlations(own: Prepared, block: IntArray, others: IntArray, ties: FloatA
 
     ``ties`` are what ties make of the covariances.
     """
-    p, weighted = own.popularity, own.pair_weights[:, None] * own.inclusions[:, block]
-    # A copy of many columns takes longer than the product.
+    p, table = own.law.popularity, own.law.inclusion_table
+    weighted = table[block] * (own.law.weights / own.law.kept)
+    # A copy of many rows takes longer than the product.
     few = (8 if len(block) == 1 else 2) * len(others) < own.law.n_items
-    expected = weighted.T @ own.inclusions[:, others] if few else (weighted.T @ own.inclusions)[:, others]
+    expected = weighted @ table[others].T if few else (weighted @ table.T)[:, others]
     ties = np.maximum(ties, -expected)
     together, apart = expected + ties, np.outer(p[block], p[others])
     by_sizes = apart * np.maximum(np.outer(own.crowd[block], own.crowd[others]), 1.0)
@@ -155,8 +156,8 @@ def _relations(
     kinds, none = [], PairsOfKind(*(np.empty(0, kind) for kind in (int, int, float, float)))
     for kind, columns in zip(("complement", "substitute"), zip(*parts) if parts else ((none,), (none,))):
         a, b, together, correlation = PairsOfKind(*map(np.concatenate, zip(*columns))).best(n)
-        expected = own.pair_weights @ (own.inclusions[:, a] * own.inclusions[:, b])
-        apart = own.popularity[a] * own.popularity[b]
+        expected = (own.law.inclusion_table[a] * own.law.inclusion_table[b]) @ (own.law.weights / own.law.kept)
+        apart = own.law.popularity[a] * own.law.popularity[b]
         numbers = together / apart, expected / apart, together / expected, together.clip(max=1.0), correlation
         names = own.names(a, ids=ids), own.names(b, ids=ids)
         rows = zip(*names, *(column.tolist() for column in numbers))

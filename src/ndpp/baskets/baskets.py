@@ -17,16 +17,39 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ndpp._show import SHOWN_ROWS, html_table, to_frame
-from ndpp._types import AnyArray, FloatArray, IntArray, RngLike, WordArray
+from ndpp._types import AnyArray, FloatArray, IntArray, RngLike, TimeArray, WordArray
 from ndpp._validation import check_count, frozen
 from ndpp.baskets import files, frames
 from ndpp.baskets.frames import PathOrFile
-from ndpp.baskets.labels import Rules, check_basket_ids, check_ids, check_labels, check_n_items, many
+from ndpp.baskets.labels import Rules, check_basket_ids, check_ids, check_labels, check_n_items, many, places
 from ndpp.baskets.lines import COMPLETION, Column, Columns, Fields, Long
 from ndpp.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+
+
+class OrderColumns(NamedTuple):
+    """What is known about each of some baskets; None, or no column of context, where nothing is."""
+
+    customers: WordArray | None = None
+    times: TimeArray | None = None
+    weights: FloatArray | None = None
+    context: Mapping[str, WordArray] = {}
+
+    def take(self, key: slice | IntArray) -> OrderColumns:
+        """Return what is known about some of the baskets."""
+        if self is NOTHING_KNOWN:
+            return self
+        return OrderColumns(
+            None if self.customers is None else frozen(self.customers[key]),
+            None if self.times is None else frozen(self.times[key]),
+            None if self.weights is None else frozen(self.weights[key]),
+            {name: frozen(words[key]) for name, words in self.context.items()},
+        )
+
+
+NOTHING_KNOWN = OrderColumns()
 
 
 class Split(NamedTuple):
@@ -72,6 +95,7 @@ class Baskets:
     n_items: int
     labels: tuple[str, ...] | None = None
     basket_ids: tuple[int | str, ...] | None = None
+    _columns = NOTHING_KNOWN
 
     def __post_init__(self) -> None:
         labels = check_labels(self.labels)
@@ -90,11 +114,15 @@ class Baskets:
         self._set(indptr, indices, n_items, labels, check_basket_ids(self.basket_ids, len(indptr) - 1))
 
     def _set(self, *values: object) -> None:
-        for name, value in zip(("indptr", "indices", "n_items", "labels", "basket_ids"), values):
+        for name, value in zip(("indptr", "indices", "n_items", "labels", "basket_ids", "_columns"), values):
             object.__setattr__(self, name, value)
 
+    @property
+    def _fields(self) -> Fields:
+        return self.indptr, self.indices, self.n_items, self.labels, self.basket_ids
+
     def __reduce__(self) -> tuple[Any, ...]:  # an unpickled array would be writeable
-        return Baskets, (self.indptr, self.indices, self.n_items, self.labels, self.basket_ids)
+        return self._trusted, (*self._fields, self._columns)
 
     @classmethod
     def from_lists(
@@ -119,7 +147,8 @@ class Baskets:
             values: Column = np.concatenate([row for row in rows if len(row)] or [np.empty(0, np.int64)])
         else:
             values = list(chain.from_iterable(rows))
-        long = Long(np.repeat(np.arange(len(rows)), sizes), len(rows), values, _listed(basket_ids))
+        ids = check_basket_ids(basket_ids, len(rows))
+        long = Long(np.repeat(np.arange(len(rows)), sizes), len(rows), values, ids)
         return cls._trusted(*long.arrays(Rules.of(labels, n_items=n_items, unknown=unknown)))
 
     @classmethod
@@ -138,7 +167,7 @@ class Baskets:
                 f"the matrix must hold only zeros and ones; it holds {wrong[0]}. For counts, pass `matrix > 0`."
             )
         rows = np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr))
-        long = Long(rows[ones], csr.shape[0], csr.indices[ones], _listed(basket_ids))
+        long = Long(rows[ones], csr.shape[0], csr.indices[ones], check_basket_ids(basket_ids, csr.shape[0]))
         return cls._trusted(*long.arrays(Rules.of(labels, n_items=csr.shape[1])))
 
     @classmethod
@@ -168,8 +197,8 @@ class Baskets:
         n_items, labels, as_labels, unknown, missing
             As in :meth:`read`.
         """
-        options = {"n_items": n_items, "as_labels": as_labels, "unknown": unknown, "missing": missing}
-        rules, columns = Rules.of(labels, **options, name="the data frame"), Columns(basket, item)
+        rules = Rules.of(labels, n_items, as_labels, unknown, missing, "the data frame")
+        columns = Columns(basket, item)
         long = frames.frame_table(frame, columns, [COMPLETION]).long(columns, rules)
         return cls._trusted(*long.arrays(rules))
 
@@ -228,8 +257,7 @@ class Baskets:
         basket, item : str
             The columns of the long form.
         """
-        options = {"n_items": n_items, "as_labels": as_labels, "unknown": unknown, "missing": missing}
-        rules = Rules.of(labels, **options, name=files.name_of(source))
+        rules = Rules.of(labels, n_items, as_labels, unknown, missing, files.name_of(source))
         if items is not None:
             if labels is not None:
                 raise InvalidInputError("pass labels= or the file items=, not both")
@@ -266,14 +294,8 @@ class Baskets:
                 f"baskets without labels are joined by item ids, so all must be over the same items; these are over {sizes}. "
                 "Make them with labels=, or with the n_items= of all."
             )
-        place: dict[str, int] = {}
-        for name in chain.from_iterable(part.labels or () for part in parts):
-            place.setdefault(name, len(place))
-        labels = None if unnamed else tuple(place)
-        over = [
-            part if unnamed else part._placed(np.array([place[name] for name in part.labels or ()], np.int64), labels)
-            for part in parts
-        ]
+        labels = None if unnamed else tuple(dict.fromkeys(name for part in parts for name in part.labels or ()))
+        over = [part if labels is None else part._placed(places(part.labels or (), labels), labels) for part in parts]
         indptr = np.append(0, np.cumsum(np.concatenate([part.sizes for part in over])))
         all_ids = [part.basket_ids for part in parts]
         ids = None if None in all_ids else check_basket_ids(chain.from_iterable(filter(None, all_ids)), len(indptr) - 1)
@@ -304,27 +326,19 @@ class Baskets:
         wrong = next((i for i, name in enumerate(new) if not isinstance(name, str) or not name), None)
         if wrong is not None:
             raise InvalidInputError(f"a label must be a nonempty string; item {old[wrong]!r} would get {new[wrong]!r}")
-        place = {name: i for i, name in enumerate(dict.fromkeys(new))}
-        return self._placed(np.array([place[name] for name in new], np.int64), tuple(place))
+        labels = tuple(dict.fromkeys(new))
+        return self._placed(places(new, labels), labels)
 
     def _placed(self, place: IntArray, labels: tuple[str, ...] | None, n_items: int | None = None) -> Self:
         """Return the baskets with item ``place[i]`` instead of i, none if that is −1; items that become one are held once."""
         ids, owner = place[self.indices], np.repeat(np.arange(len(self)), self.sizes)
         long = Long(owner[ids >= 0], len(self), ids[ids >= 0], self.basket_ids)
-        return self._rearranged(*long.arrays(Rules(labels, n_items)))
+        return self._trusted(*long.arrays(Rules(labels, n_items)), self._columns)
 
     def with_labels(self, labels: Sequence[str] | None) -> Self:
         """Return the baskets with these labels of the items, one for each."""
         names = check_labels(labels, self.n_items)
-        return self._rearranged(self.indptr, self.indices, self.n_items, names, self.basket_ids)
-
-    def _taken(self, which: IntArray, *fields: *Fields) -> Self:
-        """Return some of the baskets, which have these fields."""
-        return self._trusted(*fields)
-
-    def _rearranged(self, *fields: *Fields) -> Self:
-        """Return the same baskets with other fields; what is known about each basket stays."""
-        return self._trusted(*fields)
+        return self._trusted(self.indptr, self.indices, self.n_items, names, self.basket_ids, self._columns)
 
     @classmethod
     def _trusted(
@@ -334,11 +348,12 @@ class Baskets:
         n_items: int,
         labels: tuple[str, ...] | None = None,
         basket_ids: tuple[int | str, ...] | None = None,
+        columns: OrderColumns = NOTHING_KNOWN,
     ) -> Self:
         """Return baskets of new arrays and other fields that are known to be valid."""
         made = object.__new__(cls)
         arrays = _integers(indptr, "indptr", copy=False), _integers(indices, "indices", copy=False)
-        made._set(*arrays, n_items, labels, basket_ids)
+        made._set(*arrays, n_items, labels, basket_ids, columns.take(slice(None)))
         return made
 
     def __len__(self) -> int:
@@ -352,12 +367,12 @@ class Baskets:
     @property
     def weights(self) -> FloatArray | None:
         """How often each basket counts; None if all count once. :class:`~ndpp.baskets.orders.Orders` may have weights."""
-        return None
+        return self._columns.weights
 
     @property
     def context(self) -> Mapping[str, WordArray]:
         """Columns of context, with a word for each basket; :class:`~ndpp.baskets.orders.Orders` may have some."""
-        return {}
+        return self._columns.context
 
     @cached_property
     def total_weight(self) -> float:
@@ -373,7 +388,7 @@ class Baskets:
     def __getitem__(self, key: int | np.integer) -> IntArray: ...
     @overload
     def __getitem__(self, key: slice | AnyArray | Sequence[int]) -> Self: ...
-    def __getitem__(self, key: Any) -> IntArray | Self:
+    def __getitem__(self, key: int | np.integer | slice | AnyArray | Sequence[int]) -> IntArray | Self:
         if isinstance(key, tuple) and key[1:] == (...,):  # as scikit-learn takes rows of what has a shape
             key = key[0]
         if isinstance(key, (int, np.integer)):
@@ -385,7 +400,8 @@ class Baskets:
         # An entry keeps its distance from the start of its basket.
         where = np.arange(indptr[-1]) + np.repeat(self.indptr[chosen] - indptr[:-1], sizes)
         ids = None if self.basket_ids is None else tuple(self.basket_ids[i] for i in chosen.tolist())
-        return self._taken(chosen, indptr, self.indices[where], self.n_items, self.labels, ids)
+        columns = self._columns.take(chosen)
+        return self._trusted(indptr, self.indices[where], self.n_items, self.labels, ids, columns)
 
     def __iter__(self) -> Iterator[IntArray]:
         return (self.indices[i:j] for i, j in pairwise(self.indptr.tolist()))
@@ -483,10 +499,6 @@ def _integers(value: ArrayLike, name: str, *, copy: bool = True) -> IntArray:
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise InvalidInputError(f"{name} must be a flat array of integers; got shape {array.shape}, {array.dtype}")
     return frozen(array.astype(np.int64, copy=copy and array.flags.writeable))
-
-
-def _listed(ids: Iterable[object] | None) -> list[object] | None:
-    return None if ids is None else list(ids)
 
 
 def _members(members: object) -> Column:

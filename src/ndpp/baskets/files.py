@@ -167,10 +167,7 @@ def _dialect(text: str, columns: Iterable[str], default: str) -> tuple[str, bool
 
 def check_names(kind: str, names: Iterable[str]) -> None:
     """Raise if files of this format cannot hold one of these names, before anything is written."""
-    names = list(names)
-    whole = "".join(names)
-    doubtful = kind in DELIMITERS and ("\0" in whole or len(whole) >= LONGEST_FIELD)
-    for name in names if doubtful or _SURROGATES.search(whole) else ():  # each of them only if any may be wrong
+    for name in names:
         if _SURROGATES.search(name):
             raise InvalidInputError(
                 f"no file can hold the label {name!r}: surrogates not allowed",

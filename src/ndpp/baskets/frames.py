@@ -6,20 +6,23 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from ndpp._atomic import replacing
-from ndpp.baskets.lines import NAME_COLUMNS, Column, ColumnTable, Long, MissingColumnError, check_columns
+from ndpp.baskets.lines import NAME_COLUMNS, Column, ColumnTable, Long, check_columns
 from ndpp.errors import InvalidInputError, needing
+
+if TYPE_CHECKING:
+    from narwhals import DataFrame, Series
 
 PathOrFile: TypeAlias = str | os.PathLike[str] | IO[Any]
 EXACT = {b"ndpp": b"exact names"}
 """Metadata of a Parquet file with names that would be read otherwise without it."""
 
 
-def _values(column: Any, name: str) -> list[Any]:
+def _values(column: Series[Any], name: str) -> list[Any]:
     """Return the values of a column, None where they are missing, and integers that a gap made floats as integers."""
     if column.dtype.is_nested():
         raise InvalidInputError(f"column {name!r} must hold single values; it holds {column.dtype}")
@@ -34,8 +37,7 @@ def _values(column: Any, name: str) -> list[Any]:
 def from_onehot(frame: object, basket: str | None) -> tuple[Long, list[str]]:
     """Return the long form of a data frame with a column per item and perhaps one of basket ids, and the items' names."""
     table = _narwhals(frame)
-    if basket is not None and basket not in table.columns:
-        raise MissingColumnError("the data frame", basket, table.columns)
+    check_columns([] if basket is None else [basket], table.columns, "the data frame")
     ids = None if basket is None else _values(table[basket], basket)
     names = [name for name in table.columns if name != basket]
     columns = [np.asarray(table[name].to_numpy()) for name in names]
@@ -112,7 +114,7 @@ def write_parquet(
         pyarrow.parquet.write_table(table, where)
 
 
-def _narwhals(frame: object) -> Any:
+def _narwhals(frame: object) -> DataFrame[Any]:
     import narwhals as nw
 
     try:

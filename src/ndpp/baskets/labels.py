@@ -37,12 +37,14 @@ class Rules(NamedTuple):
     exact: bool = False
 
     @classmethod
-    def of(cls, labels: Sequence[str] | None, **options: Any) -> Rules:
+    def of(
+        cls, labels: Sequence[str] | None, n_items: int | None = None, as_labels: bool | None = None,
+        unknown: str = "error", missing: str = "error", name: str = "the data",
+    ) -> Rules:  # fmt: skip
         """Return the rules, checked."""
-        rules = cls(check_labels(labels), **options)
-        check_choice(rules.unknown, "unknown", ("error", "skip"))
-        check_choice(rules.missing, "missing", ("error", "skip", "keep"))
-        return rules
+        check_choice(unknown, "unknown", ("error", "skip"))
+        check_choice(missing, "missing", ("error", "skip", "keep"))
+        return cls(check_labels(labels), n_items, as_labels, unknown, missing, name)
 
     @property
     def missing_words(self) -> frozenset[str]:

@@ -3,51 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Self, TypedDict, Unpack
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ndpp._types import AnyArray, FloatArray, IntArray, TimeArray, WordArray
-from ndpp._validation import by_name, check_choice, frozen
+from ndpp._types import TimeArray, WordArray
+from ndpp._validation import by_name, check_choice
 from ndpp.baskets import files
-from ndpp.baskets.baskets import Baskets
+from ndpp.baskets.baskets import Baskets, OrderColumns
 from ndpp.baskets.files import format_of, read_table
 from ndpp.baskets.frames import frame_table
 from ndpp.baskets.labels import Rules, check_labels, many, words_of
-from ndpp.baskets.lines import CALENDAR, COMPLETION, NAME_COLUMNS, Columns, Fields, MissingColumnError
+from ndpp.baskets.lines import CALENDAR, COMPLETION, NAME_COLUMNS, Columns, MissingColumnError
 from ndpp.errors import InvalidInputError
 
 COLUMNS = "Name the columns with {basket}, {item}, {customer} and {time}"
-
-
-class FileReading(TypedDict, total=False):
-    """How :meth:`Orders.read` reads a file, beyond its columns and its catalogue; see there."""
-
-    format: str | None
-    encoding: str | None
-    as_labels: bool | None
-    missing: str
-    time_format: str | None
-
-
-class OrderColumns(NamedTuple):
-    """What is known about each of some baskets; None, or no column of context, where nothing is."""
-
-    customers: WordArray | None = None
-    times: TimeArray | None = None
-    weights: FloatArray | None = None
-    context: Mapping[str, WordArray] = {}
-
-    def take(self, key: slice | AnyArray | Sequence[int]) -> OrderColumns:
-        """Return what is known about some of the baskets."""
-        return OrderColumns(
-            None if self.customers is None else frozen(self.customers[key]),
-            None if self.times is None else frozen(self.times[key]),
-            None if self.weights is None else frozen(self.weights[key]),
-            {name: frozen(words[key]) for name, words in self.context.items()},
-        )
 
 
 class Orders(Baskets):
@@ -79,8 +51,6 @@ class Orders(Baskets):
     ['bob', 'ann', 'ann']
     """
 
-    _columns = OrderColumns()
-
     def __init__(
         self,
         baskets: Baskets,
@@ -107,16 +77,12 @@ class Orders(Baskets):
             if (np.diff(columns.times) < np.timedelta64(0)).any():
                 order = np.argsort(columns.times, kind="stable")
                 baskets, columns = baskets[order], columns.take(order)
-        self._set(baskets.indptr, baskets.indices, baskets.n_items, baskets.labels, baskets.basket_ids)
-        self._knowing(columns.take(slice(None)))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _with_columns, (self.baskets, self._columns)
+        self._set(*baskets._fields, columns.take(slice(None)))
 
     @property
     def baskets(self) -> Baskets:
         """The baskets alone."""
-        return Baskets._trusted(self.indptr, self.indices, self.n_items, self.labels, self.basket_ids)
+        return Baskets._trusted(*self._fields)
 
     @property
     def customers(self) -> WordArray | None:
@@ -127,16 +93,6 @@ class Orders(Baskets):
     def times(self) -> TimeArray | None:
         """The time of each basket."""
         return self._columns.times
-
-    @property
-    def context(self) -> Mapping[str, WordArray]:
-        """Columns of context, with a word for each basket."""
-        return self._columns.context
-
-    @property
-    def weights(self) -> FloatArray | None:
-        """How often each basket counts; None if all count once."""
-        return self._columns.weights
 
     @classmethod
     def read(  # type: ignore[override]  # more columns, and no file of labels
@@ -152,7 +108,11 @@ class Orders(Baskets):
         labels: Sequence[str] | None = None,
         n_items: int | None = None,
         unknown: str = "error",
-        **how: Unpack[FileReading],
+        format: str | None = None,
+        encoding: str | None = None,
+        as_labels: bool | None = None,
+        missing: str = "error",
+        time_format: str | None = None,
     ) -> Orders:
         """Read order lines, one per item of each basket: a CSV, TSV or Parquet file, or a pandas, polars or pyarrow data frame.
 
@@ -177,23 +137,21 @@ class Orders(Baskets):
             An existing catalogue: the names of its items, or how many there are, if items are ids.
         unknown : {"error", "skip", "new"}
             What to do about items that are not in the catalogue; "new" appends them to it.
-        **how
-            ``format``, ``encoding``, ``as_labels`` and ``missing``, as in :meth:`ndpp.Baskets.read`; and ``time_format``, how times are
-            written, such as "%d/%m/%Y %H:%M", if not as above.
+        format, encoding, as_labels, missing
+            As in :meth:`ndpp.Baskets.read`.
+        time_format : str, optional
+            How times are written, such as "%d/%m/%Y %H:%M", if not as above.
         """
         check_choice(unknown, "unknown", ("error", "skip", "new"))
-        if strange := how.keys() - FileReading.__annotations__.keys():
-            raise TypeError(f"Orders.read() got an unexpected keyword argument {min(strange)!r}")
-        format, encoding, columns = how.get("format"), how.get("encoding"), Columns(basket, item)
-        rules = Rules.of(
-            labels, n_items=n_items, unknown="error" if unknown == "new" else unknown, missing=how.get("missing", "error"),
-            as_labels=True if unknown == "new" else how.get("as_labels"),
-        )  # fmt: skip
+        columns, is_new = Columns(basket, item), unknown == "new"
+        rules = Rules.of(labels, n_items, is_new or as_labels, "error" if is_new else unknown, missing)
         is_file = isinstance(source, (str, os.PathLike)) or (
             hasattr(source, "read") and not isinstance(source, Baskets)
         )
         if not is_file and not hasattr(source, "columns"):
-            found = source if isinstance(source, Orders) else cls(_sets(source, rules))
+            if not isinstance(source, Baskets):
+                source = Baskets.from_lists(source, n_items=n_items, labels=labels, unknown=rules.unknown)
+            found = source if isinstance(source, Orders) else cls(source)
             return found.in_context([name for name in context if not partial or name in found.known])
         time_is_needed = time is not None and (not partial or customer is not None)
         is_plain = customer is None and not time_is_needed and (partial or not context)
@@ -209,7 +167,7 @@ class Orders(Baskets):
         rules = rules._replace(name=table.name, exact=table.exact)
         lines = table.order_lines(columns, rules.missing)
         long = lines.long.present(rules, skipped=lines.skipped)
-        if unknown == "new" and rules.labels is not None:
+        if is_new and rules.labels is not None:
             new = sorted(set(long.values).difference(rules.labels))
             rules = rules._replace(labels=check_labels((*rules.labels, *new)))
         lines.warn_of_repeats()
@@ -222,7 +180,7 @@ class Orders(Baskets):
             raise MissingColumnError(table.name, lacking, table.header, COLUMNS)
         times = None
         if time is not None and is_timed and (derived or time_is_needed):
-            times = lines.times(time, how.get("time_format"))
+            times = lines.times(time, time_format)
         words = {name: CALENDAR[name](np.asarray(times)) if name in derived else lines.one_each(name) for name in known}
         return cls(Baskets._trusted(*long.arrays(rules)), customers, times, words)
 
@@ -244,18 +202,7 @@ class Orders(Baskets):
             name: self.context[name] if name in self.context else CALENDAR[name](np.asarray(self.times))
             for name in chosen
         }
-        return _with_columns(self, self._columns._replace(context=words))
-
-    def _rearranged(self, *fields: *Fields) -> Self:
-        return self._trusted(*fields)._knowing(self._columns)
-
-    def _knowing(self, columns: OrderColumns) -> Self:
-        """Take these columns, in place: for orders that were just made."""
-        object.__setattr__(self, "_columns", columns)
-        return self
-
-    def _taken(self, which: IntArray, *fields: *Fields) -> Self:
-        return self._trusted(*fields)._knowing(self._columns.take(which))
+        return self._trusted(*self._fields, self._columns._replace(context=words))
 
     def __repr__(self) -> str:
         text = f"<Orders: {many(len(self), 'basket')} over {many(self.n_items, 'item')}"
@@ -265,12 +212,6 @@ class Orders(Baskets):
             text += f", {self.times.min().astype('datetime64[D]')} to {self.times.max().astype('datetime64[D]')}"
         text += ", weighted" if self.weights is not None else ""
         return text + "".join(f", by {name}" for name in self.context) + ">"
-
-
-def _with_columns(baskets: Baskets, columns: OrderColumns) -> Orders:
-    """Return baskets with these columns, in the order that they have."""
-    made = Orders._trusted(baskets.indptr, baskets.indices, baskets.n_items, baskets.labels, baskets.basket_ids)
-    return made._knowing(columns.take(slice(None)))
 
 
 def weighted(baskets: Baskets, weights: Any, name: str) -> Baskets:
@@ -308,10 +249,3 @@ def in_context(baskets: Baskets, context: Any, name: str) -> Baskets:
             problem = f"must have {len(baskets):,} values of {column!r}, one per basket; got {len(words):,}"
             raise InvalidInputError(problem, argument=name)
     return Orders(baskets, context=columns, weights=baskets.weights)
-
-
-def _sets(source: Iterable[Iterable[object]], rules: Rules) -> Baskets:
-    """Return Baskets, or those of lists of items."""
-    if isinstance(source, Baskets):
-        return source
-    return Baskets.from_lists(source, n_items=rules.n_items, labels=rules.labels, unknown=rules.unknown)

@@ -111,9 +111,9 @@ def sample(
     lists = Lists(conditions, writing.ids, encoding, unknown)
     fixed = files.item_ids(law, given, ids=writing.ids)
     heard = lists.heard(law, law.one_basket(fixed))
-    own, asked = heard.drawing(size)
+    allowed, asked = heard.drawing(size)
     request = Request(size, fixed, steps, start, drawing.device)
-    ready = prepare(sampler, own.law, request, asked["exclude"], heard.limits)
+    ready = prepare(sampler, allowed, request, asked["exclude"], heard.limits)
     engine = "cpu" if ready.engine is None else "cuda"  # each draws other baskets from the same seed
     seed = secrets.randbelow(2**32) if drawing.seed is None else drawing.seed
     made_with = {
@@ -159,10 +159,10 @@ def complete(
     target = target._replace(starts=Starts(starts, number, from_file=baskets is not None))
     lists = Lists(conditions, writing.ids, reading.encoding, reading.unknown)
     heard = lists.heard(law, starts)
-    own, _ = heard.drawing(None)
+    allowed, _ = heard.drawing(None)
     sizes = [size if add is None else n_given + add for n_given in starts.sizes.tolist()]
     if baskets is not None:
-        files.check_sizes(own.law, starts, sizes)
+        files.check_sizes(allowed, starts, sizes)
     seed = secrets.randbelow(2**32) if drawing.seed is None else drawing.seed
     made_with = {
         "seed": seed, "first": first, "model_crc32": files.fingerprint(model), "number": number, "size": size, "add": add,
@@ -172,9 +172,9 @@ def complete(
     def parts() -> Iterator[Baskets]:
         for i in range(first // number, len(starts)):
             if i % TOGETHER == 0:
-                prepare_given(own.law, starts[i : i + TOGETHER], own.law._memory)
+                prepare_given(allowed, starts[i : i + TOGETHER], allowed._memory)
             begin, (_, asked) = max(first, i * number), heard._replace(given=starts[i]).drawing(sizes[i])
-            ready = own.law.sampler(device=drawing.device, **asked)
+            ready = allowed.sampler(device=drawing.device, **asked)
             drawn = ready.stream((i + 1) * number - begin, rng=seed, n_jobs=drawing.jobs, first=begin)
             yield from (part.baskets for part in drawn)
 

@@ -257,7 +257,7 @@ def map_(
     starts = given_baskets(law, given, baskets, reading, ids=writing.ids)
     lists = Lists(conditions, writing.ids, reading.encoding, reading.unknown)
     heard = lists.heard(law, starts)
-    allowed = heard.drawing(None)[0].law
+    allowed, _ = heard.drawing(None)
     if baskets is not None:
         check_sizes(allowed, starts, [size] * len(starts))
     found: list[list[int]] = []
@@ -274,7 +274,7 @@ def map_(
                 items = greedy_map(allowed, size, given=items, candidates=joining, limits=heard.limits)
                 found.append(items.tolist())
             bar.advance()
-    plain, told = heard.in_situation().law, lists.told(heard)
+    plain, told = heard.in_situation(), lists.told(heard)
     head: dict[str, Any] = {
         "model_crc32": fingerprint(model), "size": size, "log_prob": [plain.log_prob(items) for items in found],
         **{name: told[name] for name in ("at", "mission", "limits", "table_crc32") if told.get(name)},

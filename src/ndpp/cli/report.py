@@ -122,7 +122,7 @@ def size_columns(model: FloatArray, observed: IntArray | None = None) -> list[di
 
 def _map(own: answers.Prepared, pairs: Pairs) -> str | None:
     """Return a map of the popular items as SVG, None if there are too many or too few, or nothing to draw it with."""
-    n_items = int(np.count_nonzero(own.popularity))
+    n_items = int(np.count_nonzero(own.law.popularity))
     if not 4 <= n_items <= MAP_ITEMS:
         return None
     try:

@@ -112,16 +112,9 @@ class Cases:
     def shares(self, habits: Habits) -> FloatArray:
         """Return α h of each pair."""
         counts = np.bincount(self.pairs, self.weights(habits)[self.lines], len(self.owners))
-        return habits.shares(counts, self.mass(habits)[self.owners])
+        return habits.shares(np.asarray(counts, np.float64), self.mass(habits)[self.owners])
 
-    def gains(self, habits: Habits, own: FloatArray) -> FloatArray:
-        """Return how much more likely each target is, in nats, than with the chances of own items as they are."""
-        p = np.clip(own, 1e-12, MAX_CHANCE)
-        raised = habits.raised(p, self.shares(habits))
-        gain = np.where(self.bought, np.log(raised / p), np.log1p(-raised) - np.log1p(-p))
-        return np.asarray(np.bincount(self.owners, gain, len(self.target)), np.float64)
-
-    def whole(self, habits: Habits, chances: Chances) -> FloatArray:
+    def log_likelihood(self, habits: Habits, chances: Chances) -> FloatArray:
         """Return the log-likelihood of each target."""
         p = habits.raised(np.clip(chances.own, 1e-12, MAX_CHANCE), self.shares(habits))
         own = np.where(self.bought, np.log(p), np.log1p(-p))

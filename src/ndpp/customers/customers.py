@@ -113,7 +113,7 @@ class Customers:
                 f"must be between 0 and 1; got {validation_fraction}", argument="validation_fraction"
             )
         made = cls(Law.required(law))
-        found = made._read(orders, columns)
+        found = made._known(orders, **columns)
         if not len(found):
             raise InvalidInputError("no order has both a customer and an item that the law knows")
         ids, trips = Trips.of(found)
@@ -305,7 +305,7 @@ class Customers:
         one of the same time with the same id, and without times one with the id of one of the customer's last orders; a
         :class:`~ndpp.errors.DataWarning` says how many. Parameters are those of :meth:`fit`.
         """
-        ids, trips = Trips.of(self._read(orders, columns))
+        ids, trips = Trips.of(self._known(orders, **columns))
         state = self._state(ids)
         counted = stores.is_counted(state, trips)
         if counted.any():
@@ -383,17 +383,14 @@ class Customers:
 
     # -- inside --------------------------------------------------------------------------------------------------------------
 
-    def _read(self, orders: object, columns: ColumnNames) -> Orders:
-        """Return the orders with a customer and an item of the plain law."""
-        if isinstance(orders, Orders):
-            return self._known(orders)
-        labels, n_items = self.plain.labels, None if self.plain.labels else self.plain.n_items
-        names: ColumnNames = {"customer": "customer", "time": "time", **columns}
-        return self._known(Orders.read(orders, labels=labels, n_items=n_items, unknown="skip", **names))
-
-    def _known(self, orders: Orders) -> Orders:
+    def _known(self, orders: object, **columns: Unpack[ColumnNames]) -> Orders:
         """Return the orders with a customer and an item of the plain law, over its items."""
-        plain, found = self.plain, orders
+        plain = self.plain
+        if not isinstance(orders, Orders):
+            names: ColumnNames = {"customer": "customer", "time": "time", **columns}
+            n_items = None if plain.labels else plain.n_items
+            orders = Orders.read(orders, labels=plain.labels, n_items=n_items, unknown="skip", **names)
+        found = orders
         if plain.labels is not None and orders.labels is not None and orders.labels != plain.labels:
             found = orders._placed(places(orders.labels, plain.labels), plain.labels)
         elif orders.n_items != plain.n_items:
@@ -409,7 +406,7 @@ class Customers:
             raise InvalidInputError("must have times: these customers' orders count by time", argument="orders")
         kept: Orders = found[(orders.customers != "") & (found.sizes > 0)]
         if len(orders) and not len(kept):
-            warnings.warn("no order has both a customer and an item that the law knows", DataWarning, stacklevel=4)
+            warnings.warn("no order has both a customer and an item that the law knows", DataWarning, stacklevel=3)
         return kept
 
     def _with(self, state: CustomerCounts, trips: Trips) -> Customers:

@@ -9,7 +9,7 @@ likelihood.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
-from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._types import FloatArray, IntArray
 from ndpp.customers.cases import Cases, Chances
 from ndpp.customers.people import Habits, posterior
 from ndpp.customers.store import Trips
@@ -53,16 +53,18 @@ def fit_habits(law: Law, trips: Trips, *parts: IntArray) -> tuple[Habits, dict[s
     """Return habits that suit the customers of the first part, and a report on what those of the second gain."""
     trials = [Trial(Cases.of(trips, part), law) for part in parts]
     habits = _most_likely(trials, trips.times is not None)
-    habits = _with_best_missions(trials, habits)
-    habits = best_of(trials, [_sharper(habits, share, least) for share, least in SHARPER])
+    if habits.mission_prior is not None:
+        unit = habits.mission_prior / MISSION_PRIORS[0]
+        habits = best_of(trials, [habits._replace(mission_prior=prior * unit) for prior in MISSION_PRIORS])
+    prior, strength = habits.prior, habits.strength
+    sharper = [habits._replace(prior=share * prior, strength=max(least, strength)) for share, least in SHARPER]
+    habits = best_of(trials, sharper)
     return habits, {"fitted": True, "customers": [len(part) for part in parts], **_report(trials[1], habits)}
 
 
 def _most_likely(trials: Sequence[Trial], has_times: bool) -> Habits:
     """Return the best habits by basket or by time, of each evenness, with or without own missions; the likeliest first."""
-    clocks = [
-        likeliest(trials[0].cases, trials[0].law.popularity, by_time) for by_time in (False, True)[: 1 + has_times]
-    ]
+    clocks = [likeliest(trials[0], by_time) for by_time in (False, True)[: 1 + has_times]]
     clocks.sort(key=lambda habits: -trials[0].scores(habits)[1].mean())
     sizes = trials[0].cases.trips.baskets.sizes
     priors = (None, MISSION_PRIORS[0]) if len(trials[0].law.weights) > 1 else (None,)
@@ -72,37 +74,26 @@ def _most_likely(trials: Sequence[Trial], has_times: bool) -> Habits:
     return best_of(trials, ways)
 
 
-def _with_best_missions(trials: Sequence[Trial], habits: Habits) -> Habits:
-    """Return habits with the best number of baskets that own missions begin with, if there are own missions."""
-    if habits.mission_prior is None:
-        return habits
-    unit = habits.mission_prior / MISSION_PRIORS[0]
-    return best_of(trials, [habits._replace(mission_prior=prior * unit) for prior in MISSION_PRIORS])
-
-
-def _sharper(habits: Habits, share: float, least: float) -> Habits:
-    return habits._replace(prior=share * habits.prior, strength=max(least, habits.strength))
-
-
 def _report(trial: Trial, habits: Habits) -> dict[str, Any]:
     """Return what customers gain by habits, and by missions of their own."""
     found: dict[str, Any] = {}
-    lists, likely = trial.scores(habits)
+    lists, likely, recall = trial.scores(habits)
+    _, likely_without, recall_without = trial.scores(NO_HABITS)
     if len(trial.law.weights) > 1:
-        others, likely_then = trial.scores(habits._replace(mission_prior=None))
+        others, likely_then, _ = trial.scores(habits._replace(mission_prior=None))
         found["own missions"] = {
             "gain": float((likely - likely_then).mean()),
             "recall@10 + NDCG@10": float((lists - others).mean()),
             "kept": habits.mission_prior is not None,
         }
-    found["gain"] = float((likely - trial.scores(NO_HABITS)[1]).mean())
-    found["recall@10"] = [float(trial.recall(way).mean()) for way in (habits, NO_HABITS)]
+    found["gain"] = float((likely - likely_without).mean())
+    found["recall@10"] = [float(recall.mean()), float(recall_without.mean())]
     return found
 
 
-def likeliest(cases: Cases, chances: FloatArray, by_time: bool) -> Habits:
+def likeliest(trial: Trial, by_time: bool) -> Habits:
     """Return the δ, κ and α that make the targets most likely, with decay by basket or by time."""
-    own = chances[cases.items]
+    cases, chances = trial.cases, trial.chances(NO_HABITS)
 
     def habits_at(x: FloatArray) -> Habits:
         decay, prior, strength = np.clip(x, -8, 8).tolist()
@@ -111,7 +102,7 @@ def likeliest(cases: Cases, chances: FloatArray, by_time: bool) -> Habits:
     start = np.array([logit(0.95), np.log(5.0), logit(0.7)])
     simplex = start + np.vstack([np.zeros(3), np.eye(3)])
     end = minimize(
-        lambda x: -cases.gains(habits_at(x), own).mean(), start, method="Nelder-Mead",
+        lambda x: -cases.log_likelihood(habits_at(x), chances).mean(), start, method="Nelder-Mead",
         options={"xatol": 0.05, "fatol": 1e-4, "maxfev": 80, "initial_simplex": simplex},
     )  # fmt: skip
     gaps = cases.weeks[cases.baskets == 0]
@@ -134,50 +125,38 @@ class Trial:
 
     def chances(self, habits: Habits) -> Chances:
         """Return what the law says, with own missions if there are any."""
-        prior = habits.mission_prior
+        law, prior = self.law, habits.mission_prior
         key = (habits.by_time, habits.evenness, prior) if prior is not None else (False, 0.0, None)
         if key not in self.found:
-            self.found[key] = self.cases.chances(self._everybody if prior is None else self._by_missions(habits, prior))
+            if prior is None:
+                self.found[key] = self.cases.chances(lambda part: np.tile(law.popularity, (part.stop - part.start, 1)))
+            else:
+                sums, inclusions = self.sums[key[:2]], law.component_inclusions().astype(np.float32)
+                weights = (sums + prior * law.weights.astype(np.float32)) / (self.cases.mass(habits) + prior)[:, None]
+                self.found[key] = self.cases.chances(lambda part: weights[part] @ inclusions)
         return self.found[key]
 
-    def _everybody(self, part: slice) -> FloatArray:
-        """Return the chances of all items in some cases, the same in each."""
-        return np.tile(self.law.popularity, (part.stop - part.start, 1))
-
-    def _by_missions(self, habits: Habits, prior: float) -> Callable[[slice], AnyArray]:
-        """Return a function that returns the chances of all items in some cases, by the own missions of each."""
-        sums = self.sums[habits.by_time, habits.evenness]
-        inclusions = self.law.component_inclusions().astype(np.float32)
-        weights = (sums + prior * self.law.weights.astype(np.float32)) / (self.cases.mass(habits) + prior)[:, None]
-        return lambda part: weights[part] @ inclusions
-
-    def recall(self, habits: Habits) -> FloatArray:
-        """Return recall@10 of each customer."""
-        return self.cases.by_customer(self.cases.listed(habits, self.chances(habits))[0])
-
-    def scores(self, habits: Habits) -> tuple[FloatArray, FloatArray]:
-        """Return recall@10 + NDCG@10 and the log-likelihood, means over the cases of each customer."""
+    def scores(self, habits: Habits) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return recall@10 + NDCG@10, the log-likelihood, and recall@10, means over the cases of each customer."""
         cases, chances = self.cases, self.chances(habits)
         recall, ndcg = cases.listed(habits, chances)
-        return cases.by_customer(recall + ndcg), cases.by_customer(cases.whole(habits, chances))
+        likely = cases.log_likelihood(habits, chances)
+        return cases.by_customer(recall + ndcg), cases.by_customer(likely), cases.by_customer(recall)
 
 
 def best_of(trials: Sequence[Trial], ways: Sequence[Habits]) -> Habits:
-    """Return the habits with the best lists in the first trial; the first ones, unless they gain, in the other trial, too."""
-    first = [trial.scores(ways[0]) for trial in trials]
+    """Return the habits with the best lists in the first trial; the first ones, unless they gain, in the other trial, too.
+
+    They must gain more than two standard errors, on other customers more than nothing, and cost no likelihood.
+    """
     best = max(ways, key=lambda way: float(trials[0].scores(way)[0].mean()))
-    changes = [[new - old for new, old in zip(trial.scores(best), each)] for trial, each in zip(trials, first)]
-    return (
-        best if is_gain(*changes[0][:1], *changes[1][:1]) and not any(is_loss(one[1]) for one in changes) else ways[0]
-    )
+    changes = [[new - old for new, old in zip(trial.scores(best), trial.scores(ways[0]))] for trial in trials]
+    first, second = changes[0][0], changes[1][0]
+    gains = first.mean() > 2 * _error(first) and second.mean() > 0
+    loses = any(likely.mean() < -_error(likely) for _, likely, _ in changes)
+    return best if gains and not loses else ways[0]
 
 
-def is_gain(validation: FloatArray, others: FloatArray) -> bool:
-    """Return whether a change gains by more than two standard errors, and on other customers, too."""
-    error = validation.std() / np.sqrt(max(1, len(validation)))
-    return bool(validation.mean() > 2 * error and others.mean() > 0)
-
-
-def is_loss(changes: FloatArray) -> bool:
-    """Return whether a change loses by more than a standard error."""
-    return bool(changes.mean() < -changes.std() / np.sqrt(max(1, len(changes))))
+def _error(values: FloatArray) -> float:
+    """Return the standard error of the mean."""
+    return float(values.std() / np.sqrt(max(1, len(values))))

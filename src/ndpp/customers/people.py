@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from scipy.special import softmax
 
-from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.baskets.lines import CALENDAR, moment
 from ndpp.customers.store import NEVER, WEEK, CustomerCounts
@@ -49,21 +49,21 @@ class Habits(NamedTuple):
     gap: float = 1.0
     evenness: float = 0.0
 
-    def even(self, evenness: float, sizes: AnyArray, missions: float | None) -> Habits:
+    def even(self, evenness: float, sizes: IntArray, missions: float | None) -> Habits:
         """Return habits with evenness γ and with own missions, None for none; both priors are in units of an average basket."""
         unit = float(self._replace(evenness=evenness).counted(sizes).mean())
         mission_prior = None if missions is None else missions * unit
         return self._replace(prior=self.prior * unit, mission_prior=mission_prior, evenness=evenness)
 
-    def counted(self, sizes: AnyArray) -> FloatArray:
+    def counted(self, sizes: IntArray) -> FloatArray:
         """Return for how many baskets new ones of these sizes count."""
         return np.maximum(sizes, 1).astype(np.float64) ** -self.evenness
 
-    def shares(self, counts: AnyArray, mass: AnyArray) -> FloatArray:
+    def shares(self, counts: FloatArray, mass: FloatArray) -> FloatArray:
         """Return α h of items with these decayed counts, whose customers have a decayed number of baskets ``mass``."""
         return np.asarray(self.strength * counts / (mass + self.prior), np.float64)
 
-    def raised(self, chances: AnyArray, shares: AnyArray) -> FloatArray:
+    def raised(self, chances: FloatArray, shares: FloatArray) -> FloatArray:
         """Return p′ from p and α h."""
         return np.asarray(np.minimum(1 - (1 - chances) * (1 - shares), MAX_CHANCE))
 
@@ -100,7 +100,7 @@ class People:
         if not self.habits.by_time:
             return np.ones(len(self.counts.mass))
         last = self.counts.last
-        passed = np.where(last == NEVER, 0, np.maximum(self.now - np.where(last == NEVER, self.now, last), 0))
+        passed = np.maximum(self.now - np.where(last == NEVER, self.now, last), 0)
         return np.asarray(self.habits.decay ** (passed / WEEK))
 
     @cached_property
@@ -189,11 +189,16 @@ def best_sparse(
     unit = np.broadcast_to(rule.unit, p.shape)
     can = rule.allowed & (p > ZERO_CHANCE)
     common = np.where(can, p / unit, 0.0)
+    # As tilts only raise own items, no item but these and the best of all others can be among the best.
     first = np.argsort(-rounded(common), kind="stable")[: rule.n]
-    owner, item, keys = without_own(
-        owners, items, np.where(can[items], chances / unit[items], 0.0), first, common[first], n
-    )
-    chance = np.append(chances, p[item[len(items) :]]) / np.broadcast_to(rule.shown, p.shape)[item]
+    place = np.full(len(p), -1)
+    place[first] = np.arange(len(first))
+    is_own, among = np.zeros((n, len(first)), bool), place[items] >= 0
+    is_own[owners[among], place[items[among]]] = True
+    others, at = np.nonzero(~is_own)
+    owner, item = np.append(owners, others), np.append(items, first[at])
+    keys = np.append(np.where(can[items], chances / unit[items], 0.0), common[first[at]])
+    chance = np.append(chances, p[first[at]]) / np.broadcast_to(rule.shown, p.shape)[item]
     order, rank = ranked(owner, rounded(keys), n, item)
     best = order[(rank < rule.n) & (keys[order] > 0)]
     ends = np.cumsum(np.bincount(owner[best], minlength=n)).tolist()
@@ -203,22 +208,6 @@ def best_sparse(
         Recommendation(item[i:j], chance[i:j], None if names is None else tuple(names[i:j]))
         for i, j in zip([0, *ends], ends)
     ]
-
-
-def without_own(
-    owners: IntArray, items: IntArray, keys: FloatArray, first: IntArray, first_keys: FloatArray, n: int
-) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return customers, items and keys of all candidates: the own items of n customers, and the ``first`` of all that are none of these.
-
-    As tilts only raise own items, no other item can be among the best, if ``first`` are as many as these.
-    """
-    place = np.full(max(items.max(initial=0), first.max(initial=0)) + 1, -1)
-    place[first] = np.arange(len(first))
-    is_own = np.zeros((n, len(first)), bool)
-    among = place[items] >= 0
-    is_own[owners[among], place[items[among]]] = True
-    owner, at = np.nonzero(~is_own)
-    return np.append(owners, owner), np.append(items, first[at]), np.append(keys, first_keys[at])
 
 
 def ranked(owner: IntArray, keys: FloatArray, n: int, items: IntArray) -> tuple[IntArray, IntArray]:

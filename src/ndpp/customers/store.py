@@ -221,8 +221,8 @@ def added(
             part = slice(start, start + BLOCK)
             rows = posterior(trips.baskets[part])
             missions = missions if missions.shape[1] else np.zeros((n, rows.shape[1]))
-            own = slice(who[part][0], who[part][-1] + 1)
-            missions[own] += by_customer(who[part] - who[start], weights[part]) @ rows
+            of, at = np.unique(who[part], return_inverse=True)
+            missions[of] += sparse.csr_array((weights[part], (at, np.arange(len(at)))), shape=(len(of), len(at))) @ rows
     recent = left < N_REMEMBERED if trips.times is None else times == last[who]
     seen = np.where((last > store.last) | (trips.times is None), np.uint64(0), store.seen)
     np.bitwise_or.at(seen, who[recent], marks(trips.baskets[recent]))
@@ -231,11 +231,6 @@ def added(
         counts.astype(np.float32), (store.mass * fade + np.bincount(who, weights, n)).astype(np.float32), last, seen,
         missions.astype(np.float32),
     )  # fmt: skip
-
-
-def by_customer(who: IntArray, weights: FloatArray) -> sparse.csr_array:
-    """Return the matrix that adds up rows of baskets, times their weights, for each of the customers 0, 1, …"""
-    return sparse.csr_array((weights, (who, np.arange(len(who)))), shape=(int(who.max(initial=-1)) + 1, len(who)))
 
 
 def marks(baskets: Baskets) -> NDArray[np.uint64]:
@@ -278,7 +273,7 @@ def write(path: str | os.PathLike[str], layers: Layers, metadata: Mapping[str, s
         file.write(len(text).to_bytes(8, "little") + text)
         cursors = dict(zip(shapes, (ends[:-1] + file.tell()).tolist()))
 
-        def put(name: str, values: AnyArray) -> None:
+        def put(name: str, values: NDArray[Any]) -> None:
             file.seek(cursors[name])
             cursors[name] += file.write(np.ascontiguousarray(values).tobytes())
 

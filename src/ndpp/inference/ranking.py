@@ -127,9 +127,8 @@ class Rule(NamedTuple):
         support: float | None = None,
         per_category: PerCategory | None = None,
         limits: Limit | Sequence[Limit] = (),
-        popularity: FloatArray | None = None,
     ) -> Rule:
-        """Check the parameters of :func:`recommend`; ``popularity`` is P(a), if it is known."""
+        """Check the parameters of :func:`recommend`."""
         ranking, n = Ranking(check_choice(ranking, "ranking", list(Ranking))), check_count(n, "n", least=1)
         if not 0 <= damping <= 1:
             raise InvalidInputError(f"must be between 0 and 1; got {damping}", argument="damping")
@@ -139,7 +138,7 @@ class Rule(NamedTuple):
         allowed[check_items(exclude, law, "exclude")] = False
         unit = shown = np.ones(1)
         if ranking is Ranking.LIFT or (ranking is Ranking.CONTINUATION and damping > 0):
-            p = law.popularity if popularity is None else popularity
+            p = law.popularity
             unit = powers(p, 1.0 if ranking is Ranking.LIFT else damping)
         if ranking is Ranking.LIFT:
             shown = unit

@@ -215,7 +215,7 @@ def _asked(model: Served, question: s.AnyAsk) -> dict[str, Any]:
     if isinstance(question, s.ProbabilityAsk):
         del asked["ids"]  # which all requests may ask for: there is no item in the answer
     if isinstance(question, s.AnyDrawAsk):
-        expected = model.popularity.sum() if question.size is None else question.size
+        expected = model.law.popularity.sum() if question.size is None else question.size
         most = max(1, int(DRAWN_ITEMS / max(expected, 1)))
         if question.n > most:
             raise InvalidInputError(

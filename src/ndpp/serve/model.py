@@ -123,7 +123,7 @@ class Served(Prepared):
         try:
             with stopping(UNDER_WAY.give_way):
                 if self.sizes is None:
-                    Heard.of(self).drawing(None)[0].prepare_components()
+                    Heard.of(self).prepare_components()
                     self.sizes = self.law.size_distribution()
                 items = np.sort(self.index.popular[:SIZED_ITEMS])
                 self._sized = dict(zip(items.tolist(), self.law.sizes_with(items).astype(np.float32)))
@@ -170,9 +170,7 @@ class Served(Prepared):
         found = Customers.load(customers, self.law)
         with self._lock:
             self.customers = found
-            self._kept = {key: one for key, one in self._kept.items() if one.person is None}
-            for made in self._kept.values():
-                made.customers, made._kept = found, {}
+            self._of_customers.clear()
 
 
 class NotReadyError(Exception):
