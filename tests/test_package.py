@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.metadata
+import inspect
 import json
 import re
 import subprocess
@@ -36,7 +38,7 @@ QUESTIONS = {"recommend": "ndpp.recommend"}
 UNLISTED = {
     "ndpp.baskets.orders": ["Orders"],
     "ndpp_experiments.registry": ["EXPERIMENTS", "reproduce"],
-    "ndpp.samplers.registry": ["SAMPLERS", "Request", "SamplerSpec", "Sizes", "Timing", "find", "offered"],
+    "ndpp.samplers.registry": ["SAMPLERS", "Request", "SamplerSpec", "SetSizes", "Timing", "find", "offered"],
     "ndpp.errors": [
         "BudgetExceededError",
         "DeviceError",
@@ -99,6 +101,30 @@ def test_no_two_public_things_share_a_name():
             homes.setdefault(name, {})[id(value)] = f"{module}.{name}"
     shared = [sorted(found.values()) for found in homes.values() if len(found) > 1]
     assert shared == [[f"ndpp.answers.{name}", home] for name, home in QUESTIONS.items()]
+
+
+def classes() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "src" / "ndpp").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(path.stem)
+    return found
+
+
+def test_no_two_classes_share_a_name():
+    assert {name: homes for name, homes in classes().items() if len(homes) > 1} == {}
+
+
+def test_functions_that_people_call_have_at_most_15_parameters():
+    """Estimators may have more: each is a number that scikit-learn's searches can set."""
+    for module in ("ndpp", *(f"ndpp.{room}" for room in ROOMS), *UNLISTED):
+        for name, value in public_names(module).items():
+            for function in [value, *vars(value).values()] if inspect.isclass(value) else [value]:
+                function = getattr(function, "__func__", function)
+                if inspect.isfunction(function) and function.__name__ != "__init__":
+                    words = [word for word in inspect.signature(function).parameters if word not in ("self", "cls")]
+                    assert len(words) <= 15, f"{module}.{name}: {function.__name__} takes {len(words)}"
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -16,7 +16,7 @@ from ndpp import LowRankKernel
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, NDPPError
 from ndpp.samplers import registry
 from ndpp.samplers.base import Sampler
-from ndpp.samplers.registry import SAMPLERS, Request, Sizes
+from ndpp.samplers.registry import SAMPLERS, Request, SetSizes
 
 ROOT = Path(__file__).resolve().parents[2]
 every_sampler = pytest.mark.parametrize("spec", SAMPLERS, ids=lambda spec: spec.name)
@@ -46,7 +46,7 @@ def test_names_are_made_of_the_classes():
 def test_sizes_are_those_it_draws(spec, size):
     """What it is said to draw it draws, with the class that is named."""
     if not spec.draws(size):
-        assert spec.sizes is (Sizes.ANY if size else Sizes.FIXED)
+        assert spec.sizes is (SetSizes.ANY if size else SetSizes.FIXED)
         return
     sampler = spec.prepare(BY_NAME["generic"].kernel, Request(size, steps=1))
     assert type(sampler) is (spec.cls if size or spec.any_size_cls is None else spec.any_size_cls)

@@ -91,6 +91,31 @@ class FitSettings:
     gamma: Annotated[float | None, _setting("ondpp: weight of the rejection sampler's proposals.")] = None
     init: Annotated[str | None, _setting(INIT, metavar="NAME")] = None
     oversize: Annotated[str | None, _setting(DROP, metavar="drop|raise")] = None
+    epochs: Annotated[int | None, typer.Option(hidden=True, min=1)] = None
+
+
+@dataclass(frozen=True)
+class Held:
+    """Baskets that are not trained on."""
+
+    validation: Annotated[str | None, o.file(VALIDATION)] = None
+    test: Annotated[int, o.number(TEST)] = 0
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What the weights of missions depend on."""
+
+    context: Annotated[str | None, o.word(CONTEXT, metavar="COLUMNS")] = None
+    time_column: Annotated[str | None, o.word("CSV or Parquet column of the time, for --context.", "--time")] = None
+
+
+@dataclass(frozen=True)
+class Named:
+    """What items are called."""
+
+    items: Annotated[str | None, o.file("A file whose line i names item i.")] = None
+    labels: o.AsLabels = None
 
 
 def fit(
@@ -99,21 +124,17 @@ def fit(
     kind: Annotated[Kind, o.word(KINDS, "--model")] = Kind.mixture,
     rank: Annotated[int | None, o.number(RANK, "--rank", "-r", least=1)] = None,
     missions: Annotated[int | None, o.number(MISSIONS, "--missions", "--n-missions", least=1)] = None,
-    validation: Annotated[str | None, o.file(VALIDATION)] = None,
-    test: Annotated[int, o.number(TEST)] = 0,
-    context: Annotated[str | None, o.word(CONTEXT, metavar="COLUMNS")] = None,
-    time_column: Annotated[str | None, o.word("CSV or Parquet column of the time, for --context.", "--time")] = None,
+    *,
+    held: Held,
+    situation: Situation,
     seed: o.Seed = 0,
     jobs: Annotated[int | None, o.number("Threads of torch; default: its own choice.", "--jobs", "-j", least=1)] = None,
     device: o.Device = "cpu",
     json: o.Json = False,
     resume: o.Resume = False,
-    items: Annotated[str | None, o.file("A file whose line i names item i.")] = None,
-    labels: o.AsLabels = None,
-    *,
+    named: Named,
     reading: o.Reading,
     settings: FitSettings,
-    epochs: Annotated[int | None, typer.Option(hidden=True, min=1)] = None,
 ) -> None:
     """Fit a model to baskets: by default a mixture of shopping missions with ties between items.
 
@@ -130,7 +151,7 @@ def fit(
       ndpp fit baskets.txt -o kernel.safetensors --model ndpp --rank 100
     """
     began, part = time.monotonic(), part_path(output)
-    _check_output(output, (baskets, validation, items, settings.families), test=test)
+    _check_output(output, (baskets, held.validation, named.items, settings.families), test=held.test)
     with one_writer(output):
         if part.exists() and not resume:
             raise UnfinishedRunError(os.fspath(part), "the training")
@@ -139,23 +160,25 @@ def fit(
         with _interruptible(part):
             source = Source(baskets, reading)
             with stage(f"reading {source.name}{_reading_time(baskets)}"):
-                columns = [name.strip() for name in (context or "").split(",") if name.strip()]
-                require(items is None or not columns, "--items is for files of ids; --context for tables with columns")
+                columns = [name.strip() for name in (situation.context or "").split(",") if name.strip()]
+                require(
+                    named.items is None or not columns, "--items is for files of ids; --context for tables with columns"
+                )
                 told = "--time is for --context; name columns such as --context weekday"
-                require(time_column is None or bool(columns), told)
-                known: dict[str, Any] = {"context": columns, "time": time_column} if columns else {}
-                more = {} if items is None else {"items": items}
-                data = source.read(**known, **more, as_labels=labels)
+                require(situation.time_column is None or bool(columns), told)
+                known: dict[str, Any] = {"context": columns, "time": situation.time_column} if columns else {}
+                more = {} if named.items is None else {"items": named.items}
+                data = source.read(**known, **more, as_labels=named.labels)
                 held_out = None
-                if validation is not None:
-                    held_out = source.sibling(validation).read_for(data, ids=False, **known)
+                if held.validation is not None:
+                    held_out = source.sibling(held.validation).read_for(data, ids=False, **known)
             common = {"checkpoint": part, "device": device, "random_state": seed}
             chosen = {**asdict(settings), "rank": rank, "n_missions": missions, **common}
-            if epochs is not None:
+            if (epochs := chosen.pop("epochs")) is not None:
                 warnings.warn("--epochs is now called --max-epochs", FutureWarning, stacklevel=1)
                 chosen["max_epochs"] = settings.max_epochs or epochs
-            estimator = _make_estimator(kind, chosen, data, jobs, ids=labels is False)
-            kept = _set_aside(data, test, seed, output)
+            estimator = _make_estimator(kind, chosen, data, jobs, ids=named.labels is False)
+            kept = _set_aside(data, held.test, seed, output)
             if estimator.minutes is not None:
                 estimator.minutes = max(0.0, estimator.minutes - (time.monotonic() - began) / 60)
             with warnings.catch_warnings():

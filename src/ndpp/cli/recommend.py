@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -46,16 +47,23 @@ PAIRS = "go together", "stand in for each other"
 Relations = records.Related | records.Pairs
 
 
+@dataclass(frozen=True)
+class RankingOptions:
+    """How items are ranked."""
+
+    ranking: Annotated[Ranking, typer.Option(help=RANKING)] = Ranking.CONTINUATION
+    damping: Annotated[float | None, o.number(DAMPED)] = None
+    support: Annotated[float | None, o.number(LEAST)] = None
+    why: Annotated[bool, typer.Option("--why", help=WHY)] = False
+
+
 def recommend(
     model: o.Model,
     baskets: o.MaybeBaskets = None,
     *,
     given: o.Given = None,
     number: Annotated[int, o.number("Number of items per basket.", "--number", "-n", least=1)] = 10,
-    ranking: Annotated[Ranking, typer.Option(help=RANKING)] = Ranking.CONTINUATION,
-    damping: Annotated[float | None, o.number(DAMPED)] = None,
-    support: Annotated[float | None, o.number(LEAST)] = None,
-    why: Annotated[bool, typer.Option("--why", help=WHY)] = False,
+    ranked: RankingOptions,
     conditions: o.ConditionOptions,
     categories: o.Categories,
     all_customers: Annotated[bool, typer.Option("--all-customers", help=EVERYBODY)] = False,
@@ -92,10 +100,9 @@ def recommend(
     own = lists.prepared(law)
     starts, whose = _starts(own, given, baskets, conditions, all_customers, customer_column, reading, ids=ids)
     said = lists.said(law)
-    order: dict[str, Any] = {
-        "n": number, "ranking": ranking, "damping": damping, "support": support, "why": why, "ids": ids,
-        "per_category": lists.per_category(law, categories),
-    }  # fmt: skip
+    order: dict[str, Any] = {"n": number, "ids": ids, "per_category": lists.per_category(law, categories)} | asdict(
+        ranked
+    )
     with working("recommending"):
         if conditions.history is not None:
             found = Recommendations([answers.recommend(own, starts[0], **order, **said)], [0])
@@ -108,7 +115,9 @@ def recommend(
         text = f"{impossible} of {len(starts)} baskets have probability zero; nothing is recommended for them"
         warnings.warn(text, stacklevel=1)
     emit(
-        _report(found, starts, None if baskets else whose, ranking, from_file=baskets is not None), output, as_json=json
+        _report(found, starts, None if baskets else whose, ranked.ranking, from_file=baskets is not None),
+        output,
+        as_json=json,
     )
 
 

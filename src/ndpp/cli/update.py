@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,6 +36,20 @@ AFTER = "Remove items that were not sold in this many updates in a row."
 FORCE = "Write the model though it is worse, and learn from orders that were seen before or are unlike all others."
 
 
+@dataclass(frozen=True)
+class Continuing:
+    """How training continues, and which items enter and leave."""
+
+    seen: Annotated[float | None, o.number("How many orders the model has seen, if its file does not say.")] = None
+    old_weight: Annotated[float, o.number("Weight of an order that the model has seen, relative to a new one.")] = 0.25
+    half_life: Annotated[float | None, o.number(HALF)] = None
+    least_orders: Annotated[int, o.number(LEAST_ORDERS, least=1)] = 3
+    drop_after: Annotated[int | None, o.number(AFTER, least=1)] = None
+    force: Annotated[bool, typer.Option("--force", help=FORCE)] = False
+    max_epochs: Annotated[int, o.number("Passes over the orders.")] = 3
+    learning_rate: Annotated[float, o.number("Learning rate of Adam.")] = 0.005
+
+
 def update(
     model: o.Model,
     orders: Annotated[str, typer.Argument(metavar="ORDERS", help="A file of baskets; - is standard input.")],
@@ -43,21 +58,14 @@ def update(
     customer: Annotated[str, o.word("Column of the customer, for --customers.")] = "customer",
     time: Annotated[str, o.word(TIME)] = "time",
     validation: Annotated[str | None, o.file(VALIDATION)] = None,
-    seen: Annotated[float | None, o.number("How many orders the model has seen, if its file does not say.")] = None,
-    old_weight: Annotated[float, o.number("Weight of an order that the model has seen, relative to a new one.")] = 0.25,
-    half_life: Annotated[float | None, o.number(HALF)] = None,
-    least_orders: Annotated[int, o.number(LEAST_ORDERS, least=1)] = 3,
     drop: Annotated[
         list[str] | None, o.word("Items to remove, separated by commas; may be repeated.", metavar="ITEMS")
     ] = None,
-    drop_after: Annotated[int | None, o.number(AFTER, least=1)] = None,
-    force: Annotated[bool, typer.Option("--force", help=FORCE)] = False,
-    max_epochs: Annotated[int, o.number("Passes over the orders.")] = 3,
-    learning_rate: Annotated[float, o.number("Learning rate of Adam.")] = 0.005,
     seed: o.Seed = 0,
     device: o.Device = "cpu",
     json: o.Json = False,
     *,
+    continuing: Continuing,
     reading: o.Reading,
 ) -> None:
     """Continue the training of a model with new orders, in minutes; the old ones are not needed.
@@ -88,9 +96,8 @@ def update(
             from ndpp.learning.updating import update as updated
         leaving = [law.labels[i] if law.labels else int(i) for i in item_ids(law, drop, ids=False)]
         found = updated(
-            model, tonight, validation=judges, seen=seen, old_weight=old_weight, half_life=half_life,
-            least_orders=least_orders, drop=leaving, drop_after=drop_after, force=force, max_epochs=max_epochs,
-            learning_rate=learning_rate, device=device, random_state=seed, progress=True if sys.stderr.isatty() else say,
+            model, tonight, validation=judges, drop=leaving, **asdict(continuing), device=device, random_state=seed,
+            progress=True if sys.stderr.isatty() else say,
         )  # fmt: skip
         # The customers' file is replaced just before the model: an update that runs again counts no order twice.
         beside = contextlib.nullcontext(Path()) if customers is None else replacing(customers)
@@ -99,7 +106,7 @@ def update(
             if customers is not None:
                 Customers.load(customers, found.law_).update(tonight).save(new_customers)
     told = [name for name in tonight.context if judges is None or name in judges.context]
-    emit(_report(output, found, told, trained=max_epochs > 0), None, as_json=json)
+    emit(_report(output, found, told, trained=continuing.max_epochs > 0), None, as_json=json)
 
 
 def _report(output: Path, found: Updated, known: Sequence[str], *, trained: bool) -> Report:

@@ -24,7 +24,7 @@ from ndpp.samplers.rejection import Rejection
 from ndpp.samplers.walk import DirectUp, NaiveUp, RandomSize, RejectionUp, UpStep, Walk
 
 
-class Sizes(Enum):
+class SetSizes(Enum):
     """Which sets a sampler draws, in the words of tables."""
 
     FIXED = "size k"
@@ -61,7 +61,7 @@ class SamplerSpec:
     name: str  #: As the command calls it.
     cls: type[Sampler]  #: Its class.
     prepare: Callable[[LowRankKernel, Request], Sampler]  #: Returns the prepared sampler.
-    sizes: Sizes  #: Which sets it draws.
+    sizes: SetSizes  #: Which sets it draws.
     summary: str  #: One line.
     cost: str  #: Cost of a sample.
     exact: bool = True  #: Whether its sets follow the law, and not only in the limit.
@@ -92,7 +92,7 @@ class SamplerSpec:
     def law(self) -> str:
         """Which sets it draws, in words."""
         other = self.any_size_cls
-        return self.sizes.value if other is None else f"{Sizes.FIXED.value} (`{other.__name__}`: any)"
+        return self.sizes.value if other is None else f"{SetSizes.FIXED.value} (`{other.__name__}`: any)"
 
     @property
     def is_chain(self) -> bool:
@@ -106,7 +106,7 @@ class SamplerSpec:
 
     def draws(self, size: int | None) -> bool:
         """Whether it draws sets of this size, or of any size if None."""
-        return self.sizes is Sizes.BOTH or (self.sizes is Sizes.ANY) == (size is None)
+        return self.sizes is SetSizes.BOTH or (self.sizes is SetSizes.ANY) == (size is None)
 
 
 def offered(size: int | None) -> list[SamplerSpec]:
@@ -147,14 +147,14 @@ def walks(up: UpStep) -> Callable[[LowRankKernel, Request], Sampler]:
 
 
 EXACT = SamplerSpec(
-    name="exact", cls=Exact, other_laws=(Proposer,), sizes=Sizes.BOTH, takes_given=True, on_gpu=True,
+    name="exact", cls=Exact, other_laws=(Proposer,), sizes=SetSizes.BOTH, takes_given=True, on_gpu=True,
     prepare=lambda kernel, request: kernel.sampler(size=request.size, given=request.given, device=request.device),
     summary="exact, and its cost does not grow with the number of items",
     cost="O(k N r² log k)", unit_cost="O(k N r² log k), whatever n", preparation="O(n r² + N r³)",
     source="Theorem 4", remark="what `kernel.sample` uses",
 )  # fmt: skip
 WALK = SamplerSpec(
-    name="walk", cls=Walk, any_size_cls=RandomSize, sizes=Sizes.BOTH, exact=False, timing=Timing.STEP,
+    name="walk", cls=Walk, any_size_cls=RandomSize, sizes=SetSizes.BOTH, exact=False, timing=Timing.STEP,
     up=DirectUp(), prepare=walks(DirectUp()),
     summary="a Markov chain that rejects no pair of items",
     cost="O(k r² t), or O(r³ t) for large n", unit_cost="O(k r²) per step, or O(r³)",
@@ -167,20 +167,20 @@ PAPERS_WALK = replace(
     source="[Han et al., ICML 2022](#han2022mcmc)", remark="the paper's",
 )  # fmt: skip
 REJECTION = SamplerSpec(
-    name="rejection", cls=Rejection, sizes=Sizes.BOTH, timing=Timing.PROPOSAL,
+    name="rejection", cls=Rejection, sizes=SetSizes.BOTH, timing=Timing.PROPOSAL,
     prepare=lambda kernel, request: Rejection.prepare(kernel, size=request.size, max_proposals=request.max_proposals),
     summary="exact, for kernels with a small skew part",
     cost="O(k r² (1 + α)^r)", unit_cost="O(k r²) per proposal",
     source="[Han et al., ICLR 2022](#han2022sampling)",
 )  # fmt: skip
 CHOLESKY = SamplerSpec(
-    name="cholesky", cls=Cholesky, sizes=Sizes.ANY, prepare=lambda kernel, request: Cholesky.prepare(kernel),
+    name="cholesky", cls=Cholesky, sizes=SetSizes.ANY, prepare=lambda kernel, request: Cholesky.prepare(kernel),
     summary="exact, one pass over all items, nothing to prepare",
     cost="O(n r²)", preparation="–",
     source="[Poulson, 2020](#poulson2020); [Han et al., ICLR 2022](#han2022sampling)",
 )  # fmt: skip
 CLOCK = SamplerSpec(
-    name="clock", cls=Clock, sizes=Sizes.ANY, prepare=lambda kernel, request: Clock.prepare(kernel),
+    name="clock", cls=Clock, sizes=SetSizes.ANY, prepare=lambda kernel, request: Clock.prepare(kernel),
     summary="exact, in real arithmetic: a check of the exact sampler",
     cost="O(k r³)",
     source="this library",
@@ -192,7 +192,7 @@ NAIVE_WALK = replace(
     source="[Alimohammadi et al., 2021](#alimohammadi2021)",
 )  # fmt: skip
 NAIVE = SamplerSpec(
-    name="naive", cls=Naive, sizes=Sizes.BOTH, max_items=18, pictured=False,
+    name="naive", cls=Naive, sizes=SetSizes.BOTH, max_items=18, pictured=False,
     prepare=lambda kernel, request: Naive.prepare(kernel, size=request.size),
     summary="exact, by enumeration of all sets",
     cost="O(n)", preparation="O(2ⁿ n³)",

@@ -25,7 +25,7 @@ ACCEPT_STEP = (1 << 22) + 3
 """The step whose random numbers accept sets."""
 
 
-class Components(Protocol):
+class Proposing(Protocol):
     """The engine of a mixture, which proposes sets of some of its components; ``cdf`` (C,) are the sums of their weights."""
 
     device: torch.device
@@ -46,7 +46,7 @@ class LimitedEngine(LawEngine):
 
     sampler: Proposer
     device: torch.device
-    parts: Components
+    parts: Proposing
     theta: Tensor
     bound: Tensor
     values: Tensor
@@ -54,7 +54,7 @@ class LimitedEngine(LawEngine):
     high: Tensor
 
     @classmethod
-    def prepare(cls, sampler: Proposer, rest: Proposer, parts: Components) -> LimitedEngine:
+    def prepare(cls, sampler: Proposer, rest: Proposer, parts: Proposing) -> LimitedEngine:
         """Copy limits and tilts to the device of the engine that proposes; ``rest`` has those beside the given items."""
         left, at = rest.left, parts.components
         assert left is not None  # it has limits
