@@ -38,7 +38,6 @@ EVERYWHERE = {
 ALLOWED = {
     "docs/cli.md": {
         "a line about every ten seconds": "how often the program writes",
-        "more than ten seconds, and half the rank": "from where on the program says so",
         "within ten minutes": "an argument",
     },
     "docs/contributing.md": {"every version from 3.11 on": "a version", "`HANG_SECONDS`, ten minutes": "a constant"},

@@ -50,14 +50,20 @@ def numbers(text: str) -> list[float]:
 
 
 def check(call, line: str, expected: str) -> None:
-    """Run a command line, pipes included, and compare what it prints."""
-    words, piped = shlex.split(line), ""
+    """Run a command line, pipes and a file that it writes or continues included, and compare what it prints."""
+    words, piped, file = shlex.split(line), "", None
+    if words[-2:-1] in ([">"], [">>"]):
+        *words, mode, file = words
     while words:
         end = words.index("|") if "|" in words else len(words)
         assert words[0] == "ndpp"
         done = call(*words[1:end], stdin=piped)
         words, piped = words[end + 1 :], done.out
         assert (done.code == 0) == ("ndpp: error" not in done.err)
+    if file is not None:
+        with Path(file).open("a" if mode == ">>" else "w", encoding="utf-8") as out:
+            out.write(piped)
+        piped = ""
     told = done.err.splitlines(keepends=True)
     told = [
         re.sub(r": start [\d.]+ (s|min), ", ": ", line) for line in told

@@ -17,7 +17,7 @@ from kernels import BY_NAME
 from ndpp import FamilyMixture
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, ZeroProbabilityError
 from ndpp.samplers import components as module
-from ndpp.samplers import proposer, shared
+from ndpp.samplers import proposer, shared, unions
 from ndpp.samplers.family_parts import FamilyParts
 from ndpp.samplers.shared import TiedParts
 
@@ -165,7 +165,7 @@ def test_items_by_themselves_are_drawn_with_a_fine_tilt(monkeypatch: pytest.Monk
     none, store = np.arange(0), TiedParts(law, law.memory.within(2**28))
     assert store.counts(0, 0, size, none).tilted_chance(size, none) < 1e-9
     assert store.counts(0, 0, size, none, True).tilted_chance(size, none) > 0.1
-    monkeypatch.setattr(module, "SIZED_BUDGET", 1000)
+    monkeypatch.setattr(unions, "SIZED_BUDGET", 1000)
     goodness.assert_law(families_drawn(law.sampler(size=size), 400), of_families(law, 3))
     monkeypatch.setattr(module, "RARE", 0.0)
     with pytest.raises((AssertionError, BudgetExceededError)):
