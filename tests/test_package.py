@@ -10,12 +10,15 @@ import json
 import re
 import subprocess
 import sys
+import threading
 import tomllib
 from pathlib import Path
 
 import pytest
 
 import ndpp
+from ndpp._types import cached_property
+from patience import HANG_SECONDS
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = ("numba", "torch", "sklearn", "matplotlib", "pandas", "polars", "pyarrow", "dask", "rich", "typer")
@@ -130,6 +133,39 @@ def test_functions_that_people_call_have_at_most_15_parameters():
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = ndpp.no_such_name
+
+
+def test_properties_of_two_objects_do_not_wait_for_each_other():
+    """Each of two threads computes one property of its object, and then another of a second one."""
+    both = threading.Barrier(2)
+
+    class Linked:
+        def __init__(self, other: Linked | None = None) -> None:
+            self.other = other
+
+        @cached_property
+        def left(self) -> int:
+            return 1 if self.other is None else both.wait(HANG_SECONDS) * 0 + self.other.right
+
+        @cached_property
+        def right(self) -> int:
+            return 1 if self.other is None else both.wait(HANG_SECONDS) * 0 + self.other.left
+
+    first, second, found = Linked(Linked()), Linked(Linked()), []
+    asked = (lambda: found.append(first.left), lambda: found.append(second.right))
+    threads = [threading.Thread(target=ask, daemon=True) for ask in asked]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(HANG_SECONDS)
+    assert found == [1, 1]
+
+
+def test_nothing_takes_the_property_with_the_lock():
+    for path in (ROOT / "src" / "ndpp").rglob("*.py"):
+        assert path.stem == "_types" or not re.search(
+            r"from functools import .*cached_property", path.read_text(encoding="utf-8")
+        ), path
 
 
 def test_version_is_that_of_the_installed_distribution():

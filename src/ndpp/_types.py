@@ -1,9 +1,11 @@
-"""Type aliases."""
+"""Type aliases, and properties that are computed once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+import functools
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,3 +34,16 @@ RngLike: TypeAlias = int | Sequence[int] | np.random.SeedSequence | np.random.Bi
 
 Jobs: TypeAlias = Any
 """A number of joblib workers, None (one), or a ``distributed.Client``."""
+
+Value = TypeVar("Value")
+
+
+class cached_property(functools.cached_property[Value]):
+    """``functools.cached_property`` without its lock, which all instances of a class share before Python 3.12.
+
+    With it, two threads that compute properties of two laws, each in need of what the other computes, wait for each other forever.
+    """
+
+    def __init__(self, compute: Callable[[Any], Value]) -> None:
+        super().__init__(compute)
+        self.lock = nullcontext()

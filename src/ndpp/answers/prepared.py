@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from ndpp._types import FloatArray, IntArray
+from ndpp._types import FloatArray, IntArray, cached_property
 from ndpp._validation import check_items, check_values
 from ndpp.answers.atlas import draw_map
 from ndpp.answers.conditions import Names

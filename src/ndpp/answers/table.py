@@ -7,12 +7,11 @@ import zlib
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from ndpp._types import BoolArray, FloatArray
+from ndpp._types import BoolArray, FloatArray, cached_property
 from ndpp._validation import Catalogued
 from ndpp.answers.records import names_of
 from ndpp.baskets.files import name_of

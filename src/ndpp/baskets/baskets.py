@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ndpp._show import SHOWN_ROWS, html_table, to_frame
-from ndpp._types import AnyArray, FloatArray, IntArray, RngLike, TimeArray, WordArray
+from ndpp._types import AnyArray, FloatArray, IntArray, RngLike, TimeArray, WordArray, cached_property
 from ndpp._validation import check_count, frozen
 from ndpp.baskets import files, frames
 from ndpp.baskets.frames import PathOrFile

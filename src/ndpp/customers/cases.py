@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from ndpp._types import BoolArray, FloatArray, IntArray
+from ndpp._types import BoolArray, FloatArray, IntArray, cached_property
 from ndpp.baskets import Baskets
 from ndpp.customers.people import MAX_CHANCE, Habits, ranked
 from ndpp.customers.store import BLOCK, WEEK, Trips

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date
-from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.special import softmax
 
-from ndpp._types import FloatArray, IntArray
+from ndpp._types import FloatArray, IntArray, cached_property
 from ndpp.baskets import Baskets
 from ndpp.baskets.lines import CALENDAR, moment
 from ndpp.customers.store import NEVER, WEEK, CustomerCounts

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ndpp._types import BoolArray, FloatArray, IntArray
+from ndpp._types import BoolArray, FloatArray, IntArray, cached_property
 from ndpp.baskets import Baskets
 from ndpp.laws.support import ItemRows
 from ndpp.linalg.scaling import EPS, ROUNDING, quadratic_forms

@@ -18,12 +18,11 @@ and replaces the bound of the others by the second part, components of large pos
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ndpp._types import BoolArray, FloatArray, IntArray
+from ndpp._types import BoolArray, FloatArray, IntArray, cached_property
 from ndpp.baskets import Baskets
 from ndpp.laws.precision import WARN_ERROR
 from ndpp.linalg.scaling import ROUNDING

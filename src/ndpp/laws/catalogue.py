@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
-from ndpp._types import IntArray
+from ndpp._types import IntArray, cached_property
 from ndpp._validation import check_choice
 from ndpp.errors import InvalidInputError, UnknownLabelError
 

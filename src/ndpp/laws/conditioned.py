@@ -12,13 +12,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cached_property
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from scipy.special import softmax
 
-from ndpp._types import FloatArray, IntArray, RngLike
+from ndpp._types import FloatArray, IntArray, RngLike, cached_property
 from ndpp._validation import check_items
 from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleLimitError, InvalidInputError, PrecisionWarning, ZeroProbabilityError
@@ -110,7 +109,7 @@ class Conditioned(Law):
     # -- weights -----------------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def frame(self) -> Frame:  # type: ignore[override]
+    def frame(self) -> Frame:
         """P(c | conditions), and what else the whole law has."""
         return self.whole.frame.weighted(self._weighed[0], nonempty=False)
 

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import log_softmax
 
-from ndpp._types import FloatArray, IntArray
+from ndpp._types import FloatArray, IntArray, cached_property
 from ndpp._validation import check_choice, frozen
 from ndpp.baskets.labels import word_of
 from ndpp.errors import InvalidInputError, similar

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import cached_property
 from itertools import product
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from ndpp._memory import Memory
-from ndpp._types import AnyArray, FloatArray, IntArray, Items
+from ndpp._types import AnyArray, FloatArray, IntArray, Items, cached_property
 from ndpp._validation import check_items
 from ndpp.baskets import Baskets
 from ndpp.laws.ask import NO_ITEMS

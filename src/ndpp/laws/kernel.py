@@ -9,12 +9,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ndpp._types import FloatArray, IntArray, Items, NumberArray, RealArray
+from ndpp._types import FloatArray, IntArray, Items, NumberArray, RealArray, cached_property
 from ndpp._validation import check_items, check_matrix, frozen, plain_array
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels

@@ -7,7 +7,6 @@ distribution has (:mod:`ndpp.laws.hooks`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from itertools import count
 from typing import Any, ClassVar, Self, Unpack
 
@@ -16,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from ndpp._show import html_table, some
-from ndpp._types import FloatArray, IntArray, Items, Jobs, RngLike
+from ndpp._types import FloatArray, IntArray, Items, Jobs, RngLike, cached_property
 from ndpp._validation import check_choice, check_count, check_items, check_values, clip_probabilities, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import (

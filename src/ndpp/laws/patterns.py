@@ -7,14 +7,13 @@ with odds r_is, so a set of them has the weight Π r_is, and all sets together h
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy import sparse
 from scipy.special import log1p  # NumPy's is inaccurate for small complex numbers
 
-from ndpp._types import BoolArray, FloatArray, IntArray, NumberArray
+from ndpp._types import BoolArray, FloatArray, IntArray, NumberArray, cached_property
 from ndpp._validation import check_odds, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ndpp._types import IntArray, RealArray
+from ndpp._types import IntArray, RealArray, cached_property
 from ndpp.errors import InvalidInputError, needing
 from ndpp.rows.base import Blocks, Result, Rows, check_shape, cut, precision, slices
 

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from ndpp._memory import Memory
 from ndpp._stop import look
-from ndpp._types import FloatArray, IntArray
+from ndpp._types import FloatArray, IntArray, cached_property
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError
 from ndpp.items.base import look_up_cdf
 from ndpp.laws.hooks import log_sum

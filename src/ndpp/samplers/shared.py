@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from math import isqrt
 from typing import Any, ClassVar, TypeAlias
 
@@ -27,7 +27,7 @@ from scipy.special import gammaln, ive, xlogy
 
 from ndpp._memory import Memory, n_bytes_of
 from ndpp._stop import look
-from ndpp._types import FloatArray, IntArray
+from ndpp._types import FloatArray, IntArray, cached_property
 from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleSizeError
 from ndpp.laws.law import Law

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from ndpp._memory import Memory, n_bytes_of
-from ndpp._types import ComplexArray, FloatArray, IntArray
+from ndpp._types import ComplexArray, FloatArray, IntArray, cached_property
 from ndpp.items import LeverageTable
 from ndpp.items.base import look_up_cdf
 from ndpp.laws.kernel import LowRankKernel

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ndpp._memory import Memory
-from ndpp._types import FloatArray, IntArray
+from ndpp._types import FloatArray, IntArray, cached_property
 from ndpp.linalg.size_law import nodes
 from ndpp.linalg.tilts import LEAST_VARIANCE, solve_each
 from ndpp.samplers.exact.plan import RUNG_STEP

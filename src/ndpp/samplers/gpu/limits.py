@@ -7,7 +7,6 @@ accepted counts.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import count
 from typing import Protocol
 
@@ -15,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ndpp._types import FloatArray, IntArray, KeyArray
+from ndpp._types import FloatArray, IntArray, KeyArray, cached_property
 from ndpp.samplers.base import stream_key
 from ndpp.samplers.gpu.proposals import Streams
 from ndpp.samplers.gpu.sets import DrawnSets, LawEngine, look_up_component
