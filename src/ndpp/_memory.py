@@ -51,6 +51,11 @@ class Memory:
     beside : Counted, optional
         Counts as well, and is always kept.
 
+    Attributes
+    ----------
+    n_forgotten : int
+        How often something was forgotten: while it is the same, all that was kept still is.
+
     Examples
     --------
     >>> memory = Memory(10_000)
@@ -64,6 +69,7 @@ class Memory:
 
     def __init__(self, budget: int, beside: Counted | None = None) -> None:
         self.budget, self.beside = budget, beside
+        self.n_forgotten = 0
         self._lock = threading.Lock()
         self._clear()
 
@@ -86,7 +92,7 @@ class Memory:
         with self._lock:
             if budget != self.budget:
                 self._clear()
-                self.budget = budget
+                self.budget, self.n_forgotten = budget, self.n_forgotten + 1
         return self
 
     def remember(self, key: Hashable, make: Callable[[], Value], *, uses: Iterable[Hashable] = ()) -> Value:
@@ -136,6 +142,7 @@ class Memory:
             gone = self._kept.popitem(last=False)[0]
             self._total -= self._sizes.pop(gone)
             self._changed.discard(gone)
+            self.n_forgotten += 1
 
     @property
     def n_bytes(self) -> int:

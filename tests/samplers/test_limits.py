@@ -16,6 +16,7 @@ from goodness import assert_law
 from law_table import BASES, KIND, KINDS, Entry, Kind, entries
 from limit_cases import CASES, EVEN, ODD, PRICES, Case, entry_of, is_possible, law_under, truth_under
 from ndpp import Baskets, Limit
+from ndpp._types import FloatArray
 from ndpp.errors import (
     BudgetExceededError,
     ImpossibleLimitError,
@@ -25,7 +26,7 @@ from ndpp.errors import (
 )
 from ndpp.laws.limits import Limits
 from ndpp.laws.tied import TiedMixture
-from ndpp.linalg.tilts import GroupedCoins, chernoff_tilts
+from ndpp.linalg.tilts import GroupedCoins, TotalCumulants, chernoff_tilts
 from ndpp.samplers.family_parts import FamilyTotals
 from ndpp.samplers.limited_ties import RATIO, rounded
 from ndpp.samplers.proposer import Proposer, towards
@@ -157,11 +158,12 @@ def test_components_weighed_without_their_bounds_are_seen(kind: Kind):
 def test_one_tilt_for_all_components_is_exact_as_well(kind: Kind, monkeypatch: pytest.MonkeyPatch):
     entry = entry_of(kind)
     with monkeypatch.context() as patch:
-        fixed = np.array([[0.3, -0.4]])
-        patch.setattr(
-            "ndpp.samplers.limited_ties.chernoff_tilts",
-            lambda law, low, high, start: np.tile(fixed, (len(start), 1)),
-        )
+
+        def always_the_same(law: TotalCumulants, low: object, high: object, start: FloatArray) -> object:
+            theta = np.tile([[0.3, -0.4]], (len(start), 1))
+            return theta, law.cumulants(theta, np.arange(len(theta)))[0]
+
+        patch.setattr("ndpp.samplers.limited_ties.chernoff_tilts", always_the_same)
         law = ndpp.laws.Mixture.only(entry.law, range(3))  # one that has nothing prepared
         sampler = law.sampler(limits=CASES[2].limits[::-1])
     assert sampler.left.theta.any()
@@ -216,8 +218,9 @@ def test_the_best_tilt_of_independent_items():
     coins = GroupedCoins.of(p, values)
     assert coins.p.shape[1] < 150
     nothing = np.zeros((5, 2))
-    theta = chernoff_tilts(coins, limits.low, limits.high, nothing)
-    log_bound = coins.cumulants(theta, np.arange(5))[0] - theta @ [40.0, 120.0]
+    theta, log_mean = chernoff_tilts(coins, limits.low, limits.high, nothing)
+    np.testing.assert_allclose(log_mean, coins.cumulants(theta, np.arange(5))[0], rtol=1e-12)
+    log_bound = log_mean - theta @ [40.0, 120.0]
     odds = p / (1 - p) * np.exp(theta @ values)
     mean, variance = (odds / (1 + odds)) @ values.T, (odds / (1 + odds) ** 2) @ (values**2).T
     assert (theta[:, 0] > 0).all()
@@ -225,7 +228,7 @@ def test_the_best_tilt_of_independent_items():
     np.testing.assert_array_less(np.abs(mean - [40, 120]), 0.5 * np.sqrt(variance))
     exact = (np.log1p(p * np.expm1(theta @ values))).sum(axis=1) - theta @ [40.0, 120.0]
     np.testing.assert_allclose(log_bound, exact, rtol=0.02)
-    assert (chernoff_tilts(coins, limits.low * 0.01, limits.high * 100, nothing) == 0).all()
+    assert (chernoff_tilts(coins, limits.low * 0.01, limits.high * 100, nothing)[0] == 0).all()
     assert towards(theta, limits).tolist() == [[40.0, 120.0]] * 5
 
 

@@ -7,7 +7,7 @@ with odds r_is, so a set of them has the weight Π r_is, and all sets together h
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -58,7 +58,6 @@ class Patterns:
     states: IntArray
     odds: FloatArray
     n_families: int
-    grows: ClassVar[bool] = True
 
     @classmethod
     def checked(cls, families: Any, states: Any, odds: Any, n_families: int) -> Patterns:
@@ -111,9 +110,8 @@ class Patterns:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of the arrays that depend on the odds."""
-        arrays = (vars(self).get(name) for name in ("odds", "log_odds", "log_rest", "log_chances", "log_totals"))
-        return sum(array.nbytes for array in arrays if array is not None)
+        """Bytes of the arrays that depend on the odds, once all are computed."""
+        return 4 * self.odds.nbytes + self.states.nbytes
 
     @cached_property
     def log_chances(self) -> FloatArray:

@@ -273,15 +273,20 @@ def chances_within(mean: FloatArray, variance: FloatArray, low: FloatArray, high
     return np.asarray((below - short).clip(0.0, 1.0))
 
 
-def chernoff_tilts(law: TotalCumulants, low: FloatArray, high: FloatArray, start: FloatArray) -> FloatArray:
-    """Return θ_c (C, J) that minimises Chernoff's bound of P_c(low ≤ c(S) ≤ high). Steps are in units of the largest values."""
-    unit = law.units
+def chernoff_tilts(
+    law: TotalCumulants, low: FloatArray, high: FloatArray, start: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return θ_c (C, J) that minimises Chernoff's bound of P_c(low ≤ c(S) ≤ high), and log E_c e^{θ_c·c}.
+
+    Steps are in units of the largest values.
+    """
+    unit, logs = law.units, np.empty(len(start))
 
     def moments(theta: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray]:
-        _, mean, covariance = law.cumulants(theta / unit, which)
+        logs[which], mean, covariance = law.cumulants(theta / unit, which)
         return mean / unit, covariance / np.outer(unit, unit)
 
-    return towards_limits(moments, low / unit, high / unit, start * unit, deviations=0.1) / unit
+    return towards_limits(moments, low / unit, high / unit, start * unit, deviations=0.1) / unit, logs
 
 
 def towards_limits(

@@ -235,12 +235,13 @@ class Sampler(ABC):
         return dispatch(partial(_draw_batch, key), self, batches, n_jobs)
 
     def _collect(self, draws: Sequence[Draw]) -> Draws:
-        sets = [self.items_of(draw.rows) for draw in draws]
+        sets = [np.sort(self.items_of(draw.rows)) for draw in draws]
         names = dict.fromkeys(name for draw in draws for name in draw.info)
         info = {str(name): np.array([draw.info.get(name, 0) for draw in draws]) for name in names}
-        baskets = Baskets.from_lists(sets, n_items=self.kernel.n_items)
-        # The kernel has checked its labels already; there is no need to check them again for every batch.
-        return Draws(Baskets._trusted(baskets.indptr, baskets.indices, baskets.n_items, self.kernel.labels), info)
+        indptr, nothing = np.cumsum([0, *map(len, sets)]), np.empty(0, np.int64)
+        # Rows are distinct and the kernel has checked its labels: there is no need to check them again for every batch.
+        indices = np.concatenate([nothing, *sets]).astype(np.int64, copy=False)
+        return Draws(Baskets._trusted(indptr, indices, self.kernel.n_items, self.kernel.labels), info)
 
 
 def joined(parts: Sequence[Draws]) -> Draws:

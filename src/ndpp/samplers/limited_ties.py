@@ -21,7 +21,7 @@ from ndpp.laws.patterns import Patterns
 from ndpp.laws.shared import SharedTies
 from ndpp.linalg.tilts import GroupedCoins, TotalCumulants, chances_within, chernoff_tilts
 from ndpp.samplers.components import FurtherItems
-from ndpp.samplers.family_parts import FamilyTotals
+from ndpp.samplers.family_parts import FamilyTotals, GivenFamilies
 from ndpp.samplers.proposer import Acceptance, Proposer, towards
 from ndpp.samplers.shared import TiedDrawers, TiedParts, Tilt, _log_posterior
 from ndpp.samplers.tilted import TiltedComponents
@@ -99,8 +99,8 @@ class LimitTilts:
         nothing = np.zeros((len(raised), len(aim)))
         _, self.mean, covariance = law.cumulants(nothing, np.arange(len(nothing)))
         self.variance = np.einsum("cjj->cj", covariance)
-        self.theta = chernoff_tilts(law, aim.low, aim.high, nothing)
-        self.log_bound = law.cumulants(self.theta, np.arange(len(nothing)))[0] - self.n_unfit
+        self.theta, log_mean = chernoff_tilts(law, aim.low, aim.high, nothing)
+        self.log_bound = log_mean - self.n_unfit
         is_tilted = (self.theta != 0).any(axis=1) | (self.n_unfit > 0)
         self.components = TiltedComponents(
             mixture, partial(_log_factors, self.theta, aim.values, self.unfit), is_tilted
@@ -172,6 +172,10 @@ class LimitedDrawers(TiedDrawers):
         if plain is None or not self.is_tilted[c]:
             return super().patterns(c)
         return memory.remember((c, self.key, "patterns"), lambda: self.tilts.components.patterns(plain, c))
+
+    def families(self, c: int) -> GivenFamilies:
+        """Return the families of the given items, those of component c."""
+        return GivenFamilies.of(self.patterns(c), self.touched) if self.is_tilted[c] else super().families(c)
 
     def _drawer(self, c: int) -> FurtherItems:
         return super()._drawer(c)._replace(values=self.tilts.values, room=self.room)

@@ -370,7 +370,9 @@ class TiedDrawers:
     ) -> None:
         self.parts, self.ids, self.left, self.rungs, self.is_fine, self.aim = parts, ids, left, rungs, is_fine, aim
         self.bounds = np.ones(len(rungs)) if bounds is None else bounds
-        self._made: dict[int, FurtherItems] = {}  # of components that are still in memory
+        self._made: dict[int, FurtherItems] = {}  # of components that were in memory when so much had been forgotten
+        self._n_forgotten = parts.memory.n_forgotten
+        self._families: dict[float, GivenFamilies] = {}
         self._expected: float | None = None
 
     def __reduce__(self) -> Any:
@@ -378,8 +380,10 @@ class TiedDrawers:
 
     def __getitem__(self, c: int) -> FurtherItems:
         memory = self.parts.memory
-        if c not in self._made or (c, self.tilt(c)) not in memory:
+        if self._n_forgotten != memory.n_forgotten:
+            self._n_forgotten = memory.n_forgotten
             self._made = {other: made for other, made in self._made.items() if (other, self.tilt(other)) in memory}
+        if c not in self._made:
             self._made[c] = self._drawer(c)
         return self._made[c]
 
@@ -395,6 +399,13 @@ class TiedDrawers:
         """Return the patterns of the families of component c."""
         return self.parts.patterns(float(self.rungs[c]))
 
+    def families(self, c: int) -> GivenFamilies:
+        """Return the families of the given items, those of component c; components on one rung share them."""
+        rung = float(self.rungs[c])
+        if rung not in self._families:
+            self._families[rung] = GivenFamilies.of(self.parts.patterns(rung), self.touched)
+        return self._families[rung]
+
     def _drawer(self, c: int) -> FurtherItems:
         union, mixture, bound = (
             self.parts.union(c, self.tilt(c), self.components),
@@ -404,15 +415,13 @@ class TiedDrawers:
         counts = partial(self.parts.counts, c, float(self.rungs[c]), odds=union.alone.odds)
         if mixture.patterns is None:
             return FurtherItems(union.given(self._rows), self.left, counts, bound)
-        patterns = self.patterns(c)
-        families, parts = (
-            GivenFamilies.of(patterns, self._touched).weighed(mixture.odds[c]),
-            self.parts.parts(c, self.tilt(c), patterns),
-        )
+        families = self.families(c).weighed(mixture.odds[c])
+        parts = self.parts.parts(c, self.tilt(c), self.patterns(c))
         return FurtherItems(union.given(families.families), self.left, counts, bound, parts, families)
 
     @cached_property
-    def _touched(self) -> Touched:
+    def touched(self) -> Touched:
+        """The families of the given items."""
         patterns = self.parts.mixture.patterns
         assert patterns is not None  # asked for families only
         return patterns.touched_by(self.ids)
