@@ -18,6 +18,8 @@ from ndpp.errors import (
     ImpossibleSizeError,
     InvalidInputError,
     NoConditionalKernelError,
+    PrecisionError,
+    PrecisionWarning,
     ZeroProbabilityError,
 )
 from ndpp.inference import greedy_map, next_item_scores
@@ -144,6 +146,30 @@ def test_digits_over_many_orders_of_magnitude(power: int):
         assert kernel.log_normalizer(size) == pytest.approx(float(mpmath.log(law.ek[size])), abs=1e-9)
     expected = np.array(law.inclusion((1,))[4], float)
     assert kernel.inclusion_probabilities(4, [1]) == pytest.approx(expected, abs=1e-8)
+
+
+def test_one_set_with_backgrounds_at_any_distance():
+    """Of the issue's kernel, and of many with odds from 4**-70 to 4**35 or none: the answer, a warning, or an error."""
+    kernel = LowRankKernel([[-0.359375, 1.09375], [0.546875, 0.484375]], background=[1e-31, 1.0])
+    assert kernel.log_prob([0, 1]) == pytest.approx(-1.1013169791897355, abs=1e-12)
+    rng, n_answers, failures = np.random.default_rng(31), 0, []
+    for _ in range(60):
+        n, d = 4, int(rng.integers(1, 4))
+        X, W = eighths(rng, n, d), eighths(rng, d, d)
+        W = W @ W.T + W - W.T
+        odds = np.where(rng.random(n) < 0.2, 0.0, 4.0 ** rng.integers(-70, 36, n))
+        truth, kernel = exact(X, W, odds), LowRankKernel(X, W, background=odds)
+        for mask in range(1, 2**n):
+            items = [i for i in range(n) if mask >> i & 1]
+            try:
+                found = kernel.log_det(items)
+            except (PrecisionError, PrecisionWarning):
+                continue
+            n_answers += 1
+            if found != pytest.approx(truth.log_minors[mask], abs=1e-7):
+                failures.append((X, W, odds, items, found))
+    assert not failures
+    assert n_answers > 850
 
 
 @pytest.mark.parametrize("scale", [0.02, 1.0, 300.0])

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from ndpp._memory import Memory
-from ndpp._types import AnyArray, FloatArray, IntArray, Items, cached_property
+from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Items, cached_property
 from ndpp._validation import check_items
 from ndpp.baskets import Baskets
 from ndpp.laws.ask import NO_ITEMS
@@ -28,10 +28,15 @@ from ndpp.laws.changes import Alike
 from ndpp.laws.frame import FeatureMap, Frame, of_components
 from ndpp.laws.gate import Gate
 from ndpp.laws.header import ModelHeader
-from ndpp.laws.part import Parts
+from ndpp.laws.part import Part, Parts, SizedPart
+from ndpp.laws.precision import say_precision
 from ndpp.laws.scoring import Scoring
+from ndpp.linalg.scaling import EPS
 from ndpp.linalg.schur import MAX_LOSS
 
+RARELY = 1e-3
+"""What a component with a smaller P_c(S ≠ ∅) says of its sizes is computed with raised odds, as 1 − P_c(∅) has lost digits."""
+SOME = "the probabilities of sets that are not empty, which are rare,"
 NEGLIGIBLE_FOR_SIZES = 1e-9
 """Components of a smaller posterior given an item do not count for the sizes of its sets; those left out have C times as much."""
 
@@ -258,8 +263,28 @@ class Hooks(ABC):
     @cached_property
     def kept(self) -> FloatArray:
         """P_c(S ≠ ∅) of each component, were the empty set not left out; ones if it is not, and of components that have no other set."""
-        found = -np.expm1(-self.log_normalizers()) if self.nonempty else np.ones(len(self.weights))
+        found = self._some if self.nonempty else np.ones(len(self.weights))
         return np.where(found > 0, found, 1.0)
+
+    @of_components
+    def _some(self) -> FloatArray:
+        """P_c(S ≠ ∅)."""
+        found, parts = -np.expm1(-self.log_normalizers()), self._parts(NO_ITEMS) if self._is_rare.any() else None
+        for c in np.flatnonzero(self._is_rare).tolist():
+            if parts is None:
+                say_precision(4 * EPS / max(float(found[c]), EPS), SOME)
+            else:
+                found[c] = float(self._typical(c, parts).size_distribution()[1:].sum())
+        return found
+
+    @of_components
+    def _is_rare(self) -> BoolArray:
+        """Whether a component is hardly ever not empty."""
+        return (self.largest > 0) & (-np.expm1(-self.log_normalizers()) < RARELY)
+
+    def _typical(self, c: int, parts: Parts) -> Part | SizedPart:
+        """Return component c, if it is hardly ever not empty with odds raised so that it has about one item."""
+        return parts.sized(c, 1, float(parts.starts(1)[c])) if self._is_rare[c] else parts.at(c, 0.0)
 
     @cached_property
     def _free_weights(self) -> FloatArray:
@@ -304,7 +329,7 @@ class Hooks(ABC):
         if parts is None:
             return np.exp([self._log_started(NO_ITEMS, k) - self._log_unit for k in range(out.shape[1])]).T
         for c, row in enumerate(out):
-            found = parts.at(c, 0.0).size_distribution()
+            found = self._typical(c, parts).size_distribution()
             row[: len(found)] = found[: len(row)]
         return out
 
@@ -325,8 +350,7 @@ class Hooks(ABC):
     def _joint_of(self, c: int, ids: IntArray, parts: Parts | None) -> tuple[int, FloatArray]:
         """Return the first size that matters, and P_c(a ∈ S, |S| = k) of some items for the sizes from it on."""
         if parts is not None:
-            part = parts.at(c, 0.0)
-            return part.sizes.joint(part.places(ids))
+            return self._typical(c, parts).joint(ids)
         sizes = range(int(self.largest[c]) + 1)
         found = [[self._log_started(np.array([a]), k)[c] if k else -np.inf for k in sizes] for a in ids.tolist()]
         return 0, np.exp(np.array(found) - self._log_unit)

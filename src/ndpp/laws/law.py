@@ -337,7 +337,7 @@ class Law(Hooks):
         """
         if self.nonempty:
             return self
-        weights = self.weights * -np.expm1(-self.log_normalizers())
+        weights = self.weights * self._some
         if not weights.any():
             raise ZeroProbabilityError("no item can occur, so the only set is empty, and it cannot be left out")
         return self._remembering(self.framed(self.frame.weighted(weights / weights.sum(), nonempty=True)))

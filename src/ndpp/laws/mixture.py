@@ -138,6 +138,10 @@ class Mixture(Law):
         return np.array([kernel.max_size for kernel in self._plain_components])
 
     @of_components
+    def _some(self) -> FloatArray:
+        return np.array([law.weights @ law._some for law in self._plain_components])
+
+    @of_components
     def _sizes(self) -> FloatArray:
         distributions = [kernel.size_distribution() for kernel in self._plain_components]
         out = np.zeros((len(distributions), max(map(len, distributions))))

@@ -65,6 +65,10 @@ class Part(NamedTuple):
         say_precision(self.error, FREE, stacklevel=5)
         return self.known
 
+    def joint(self, ids: IntArray) -> tuple[int, FloatArray]:
+        """Return a first size k, and P(a ∈ S, |S| = k) of some items, ascending, for the sizes from it on."""
+        return joint_sizes(self.sizes, self.places(ids))
+
     def totals(self, steps: FloatArray) -> SizeLaw:
         """Return the distribution of the total of further items, each of which counts so many steps."""
         say_precision(DERIVATIVE * self.error, FREE, stacklevel=5)
@@ -119,10 +123,36 @@ class SizedPart(NamedTuple):
     part: Part
     law: SizeLaw
 
+    def _log_shares(self, sizes: IntArray) -> FloatArray:
+        """Return log of what turns weights of these sizes under the raised odds into those under the odds as they were."""
+        return self.part.log_weight - sizes * self.part.log_tilt
+
+    def size_distribution(self) -> FloatArray:
+        """Return P(|S| = k) with the odds as they were, under which all sets but the empty one are rare."""
+        chances = self.law.distribution()
+        weights = np.where(chances > ROUNDED, chances, 0.0)
+        weights *= np.exp(self._log_shares(np.arange(len(weights))))
+        weights[0] = 1.0
+        lost = ROUNDED * np.exp(self._log_shares(np.ones(1))[0]) if weights[1] == 0 else 0.0
+        say_precision(lost / weights[1:].sum(), FREE, stacklevel=6)
+        return weights / weights.sum()
+
+    def joint(self, ids: IntArray) -> tuple[int, FloatArray]:
+        """Return a first size k, and P(a ∈ S, |S| = k) of some items with the odds as they were, for the sizes from it on."""
+        low, found = joint_sizes(self.law, self.part.places(ids))
+        return low, found * np.exp(self._log_shares(np.arange(low, low + found.shape[1]))) * self.size_distribution()[0]
+
     def log_weight_of(self, size: int) -> tuple[float, float]:
         """Return log of the weight, with the odds as they were, of all sets of one size, and its error: that of the sum of all sizes."""
         chances = self.law.distribution()
         if chances[size] <= ROUNDED:  # possible, as all sizes are, but lost in rounding
             return -np.inf, np.inf
-        value = float(np.log(chances[size])) + self.part.log_weight - size * self.part.log_tilt
+        value = float(np.log(chances[size]) + self._log_shares(np.array(size)))
         return value, (abs(float(chances.sum()) - 1) + EPS) / float(chances[size])
+
+
+def joint_sizes(law: SizeLaw, places: IntArray) -> tuple[int, FloatArray]:
+    """Return a first size k, and P(a ∈ S, |S| = k) of some items for the sizes from it on: 0 for k = 0."""
+    low, found = law.joint(places)
+    found[:, : int(low == 0)] = 0.0
+    return low, found

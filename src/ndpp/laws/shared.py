@@ -445,4 +445,4 @@ class SharedTies(Mixture):
         return self.largest - len(ids)
 
     # All components at once, and not one by one.
-    _sizes, _joint_sizes, _log_whole_of = Law._sizes, Law._joint_sizes, Law._log_whole_of
+    _some, _sizes, _joint_sizes, _log_whole_of = Law._some, Law._sizes, Law._joint_sizes, Law._log_whole_of

@@ -180,6 +180,8 @@ class Totals(NamedTuple):
                 return None
             chances = np.divide(chances, of_size, out=np.zeros_like(chances), where=of_size > 0).clip(0.0, 1.0)
         elif law.nonempty and not len(ids):
+            if law.kept[list(totals)].min(initial=1.0) < LOST_IN_ROUNDING:
+                return None
             empty = np.exp(-law.log_normalizers()) if digits.keeps_empty else np.zeros(len(chances))
             some = np.maximum(chances - empty, LOST_IN_ROUNDING**2)  # all that is left may be rounding
             raised, chances = chances / some, np.where(chances > 0, some / law.kept, 0.0)

@@ -18,17 +18,17 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
+from scipy.linalg import block_diag
 
-from ndpp._types import BoolArray, FloatArray, IntArray, Items, RealArray
+from ndpp._types import FloatArray, IntArray, Items, RealArray
 from ndpp._validation import check_items
 from ndpp.baskets import Baskets
 from ndpp.laws.batched import Form, log_dets
 from ndpp.laws.frame import of_components
 from ndpp.laws.part import NOTHING_LEFT, Part, Parts, SizedPart
-from ndpp.laws.precision import FREE, MARGIN, WARN_ERROR, never_together, say_precision
+from ndpp.laws.precision import FREE, never_together, say_precision
 from ndpp.laws.support import ItemRows
-from ndpp.linalg.coordinates import coordinates
-from ndpp.linalg.scaling import EPS, entry_magnitudes, quadratic_forms
+from ndpp.linalg.scaling import quadratic_forms
 from ndpp.linalg.schur import condition_inner_with_background, judged_minor
 from ndpp.linalg.size_law import (
     ZERO_WEIGHT,
@@ -88,32 +88,10 @@ class WeighedSets(ItemRows):
             return judged_minor(self.known_rows(self.rows_of(ids)), self.W, magnitudes=self._magnitudes)
         if len(ids) == 0:
             return 0.0, 0.0
-        # With rows x_i / √δ_i, det L_S / Πδ_i sums the minors of the low-rank part over all sets that hold the items with δ = 0.
-        odds, x = self.background[ids], np.array(self.known_rows(self.rows_of(ids)))
-        alone = odds > 0
-        x[alone] /= np.sqrt(odds[alone])[:, None]
-        value, error = self._log_sum(x, alone, self.W)
-        if error > WARN_ERROR:  # a bound, usually far too high: see how far the result moves with other roundings
-            rng, terms = np.random.default_rng(0), self._magnitudes
-            # A conditional W is as inexact as the terms that it was computed from; that of the user is exact.
-            blur = np.sqrt(np.where(terms > 2 * entry_magnitudes(self.W), terms, 0.0))
-            moved = []
-            for _ in range(2):
-                near = x * (1 + EPS * rng.integers(-2, 3, x.shape))
-                W = self.W + EPS * np.outer(blur, blur) * rng.uniform(-1, 1, self.W.shape)
-                moved.append(abs(self._log_sum(near[::-1], alone[::-1], W)[0] - value))
-            error = min(error, MARGIN * max(moved))
-        return float(np.log(odds[alone]).sum()) + value, error
-
-    def _log_sum(self, x: FloatArray, alone: BoolArray, W: FloatArray) -> tuple[float, float]:
-        """Return log of the sum of the minors of x W xᵀ over all sets that hold the items that do not come alone, and its error."""
-        coords = coordinates(x, W, magnitudes=self._magnitudes)
-        if coords.rank == 0:
-            return 0.0 if alone.all() else -np.inf, 0.0
-        assert coords.Q is not None
-        tied = coords.Q[~alone]
-        log_weight = tilted_law(coords, 1.0, tied).log_weight
-        return log_weight, rounding_error(coords, 1.0, tied) if log_weight > -np.inf else 0.0
+        # L_S is the minor of rows (x_i, √δ_i e_i), with the inner matrix W ⊕ I.
+        rows = np.hstack([self.known_rows(self.rows_of(ids)), np.diag(np.sqrt(self.background[ids]))])
+        W, magnitudes = block_diag(self.W, np.eye(len(ids))), np.append(self._magnitudes, np.ones(len(ids)))
+        return judged_minor(rows, W, magnitudes=magnitudes)
 
     # -- many sets -----------------------------------------------------------------------------------------------------------
 
