@@ -5,6 +5,8 @@ kernels   Random kernels with exact entries, badly scaled on purpose. Every publ
           kernels with columns of one scale may be warned about.
 laws      Random laws of every kind over a few items, over 10^±8 in every direction, plain or changed: every verb of the contract of laws
           (:mod:`law_verbs`) against rational arithmetic, by the same rule.
+conditions  Random laws under up to three random conditions: every question of :mod:`law_questions`, by the same rule.
+draws     Draws from such laws, compared with the enumeration of all sets; the p-values of all cases are uniform.
 models    Model files of every kind of distribution with bytes changed, cut off, repeated or inserted. Loading gives the same model or
           one of our errors.
 crafted   The same files with right checksums and one array of another shape or type, or with an extreme number.
@@ -36,11 +38,13 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from scipy.stats import kstest
+
 from fuzz_commands import KILLED, KINDS, command_case, interrupt_case, kill_case, writers_case
 from fuzz_files import Failure, basket_case, crafted_case, folder_case, model_case
 from fuzz_kernels import Tally, kernel_case
+from fuzz_laws import LEAST_P, condition_case, draw_case, law_case
 from fuzz_laws import Tally as LawTally
-from fuzz_laws import law_case
 from fuzz_service import service_case
 
 MOST_NEEDLESS = 0.01
@@ -51,6 +55,8 @@ SLOW = 20.0
 CASES: dict[str, Callable[[int], None]] = {
     "kernels": kernel_case,
     "laws": law_case,
+    "conditions": condition_case,
+    "draws": draw_case,
     "models": model_case,
     "crafted": crafted_case,
     "folders": folder_case,
@@ -92,6 +98,7 @@ def run(kinds: list[str], *, first: int, seconds: float, count: int | None) -> t
     failures: list[Result] = []
     done = 0
     for kind in kinds:
+        run_case(kind, first)  # so that what is compiled is compiled
         end = time.monotonic() + seconds / len(kinds)
         for seed in seeds(first, count):
             if time.monotonic() > end:
@@ -140,6 +147,15 @@ def main() -> int:
     if LawTally.harmless:
         print(f"laws: {len(LawTally.warned)} of {LawTally.harmless} harmless ones were warned about: {LawTally.warned}")
         if len(LawTally.warned) > MOST_NEEDLESS * LawTally.harmless:
+            return 1
+    for what, count in LawTally.asked.items():
+        print(f"{what}: {count}")
+    if LawTally.p_values:
+        uniform = kstest(LawTally.p_values, "uniform").pvalue
+        print(
+            f"draws: {len(LawTally.p_values)} p-values, the least {min(LawTally.p_values):.1e}; uniform with p-value {uniform:.2g}"
+        )
+        if uniform < LEAST_P:
             return 1
     return 1 if failures else 0
 

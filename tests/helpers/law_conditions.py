@@ -229,7 +229,7 @@ def case_of(entry: Entry, names: tuple[str, ...], turn: int = 0) -> Case | None:
         if _clashes(said):
             continue
         truth = said_to_truth(entry.truth, said)
-        if truth.p.any() and not np.isnan(truth.p).any() and _mass(entry.truth, said) > LEAST_MASS and truth.left:
+        if truth.p.any() and not np.isnan(truth.p).any() and mass(entry.truth, said) > LEAST_MASS and truth.left:
             return Case(entry, said, truth)
     return None
 
@@ -267,7 +267,7 @@ def _clashes(said: Mapping[str, Any]) -> bool:
     return bool({*said.get("given", ())} & {*said.get("exclude", ())})
 
 
-def _mass(truth: Truth, said: Mapping[str, Any]) -> float:
+def mass(truth: Truth, said: Mapping[str, Any]) -> float:
     """P(given, size, limits) under the other conditions."""
     given = set(said.get("given", ()))
     others = {name: value for name, value in said.items() if name in CHANGING}

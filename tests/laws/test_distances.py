@@ -38,6 +38,8 @@ def test_samples_agree_with_sums(law, size, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_impossible_sets_are_infinitely_far(monkeypatch: pytest.MonkeyPatch):
+    hardly_ever = ndpp.LowRankKernel([[0.0], [0.0], [1.0]], background=[1e-300, 1e-300, 1.0])
+    assert hardly_ever.kl(ndpp.LowRankKernel([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])).value == np.inf
     assert KERNEL.kl(KERNEL.exclude([2])).value == np.inf
     assert np.isfinite(KERNEL.exclude([2]).kl(KERNEL).value)
     monkeypatch.setattr(moments, "FEW_ITEMS", 0)

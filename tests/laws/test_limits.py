@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import oracles
 from law_table import BASES, KIND, KINDS, Kind, Truth, entries, nonempty_entries
 from ndpp import Limit
 from ndpp.errors import InvalidInputError, PrecisionWarning, ZeroProbabilityError
-from ndpp.laws.limits import Limits
+from ndpp.laws.limits import Estimate, Limits
 
 EVEN = [0, 2, 4]
 PRICES = np.array([2.5, 1.1, 3.2, 0.7, 1.9, 4.0])
@@ -136,12 +137,67 @@ def test_answers_do_not_depend_on_the_unit_of_values(unit: float):
         assert Limits.of([few, *others], law).kept_by(law.sample(20, limits=[scaled, *others], rng=0)).all()
 
 
-def test_values_of_very_different_magnitude_are_estimated_and_not_rounded():
+@pytest.mark.parametrize(("rare", "is_exact"), [(1.0, True), (np.pi / 3, False)])
+def test_values_of_very_different_magnitude_are_not_rounded(rare: float, is_exact: bool):
+    """What breaks a limit alone needs no steps of its own; values without a common step are estimated."""
     entry = entries(KIND["kernel"], BASES[0])[0]
-    limit = Limit(np.array([1e-10, 1e-10, 1e-10, 1, 1, 1]), most=1.5e-10)
+    limit = Limit(np.array([1e-10, 1e-10, 1e-10 * rare, 1, 1, 1]), most=1.5e-10)
     kept = np.array([len(S) < 2 and set(S) <= {0, 1, 2} for S in entry.truth.sets])
     found = entry.law.probability(limit)
-    assert not found.exact
-    assert abs(float(found) - entry.truth.p[kept].sum()) < 5 * found.error
+    assert found.exact == is_exact
+    assert abs(float(found) - entry.truth.p[kept].sum()) < 5 * found.error + 1e-9
     with pytest.raises(InvalidInputError, match="choose another unit"):
         entry.law.probability(Limit(np.full(6, 1e300), most=1e300))
+
+
+WITHOUT_STEPS = np.array([np.sqrt(2), np.sqrt(3), np.e, np.pi, np.sqrt(7), np.log(9)])
+
+
+def test_estimates_say_so_whatever_is_asked():
+    entry = entries(KIND["tied mixture"], BASES[0])[0]
+    law, limit = entry.law, Limit(WITHOUT_STEPS, most=5.0)
+    asked = {
+        "log_prob": ([2],), "log_probs": ([[2], [0, 1]],), "size_distribution": (), "sizes_with": ([1],), "log_containment": ([1],),
+        "responsibilities": ([1],), "inclusion_probabilities": (), "pair_probabilities": ([0, 1],), "component_inclusions": (),
+    }  # fmt: skip
+    for verb, args in asked.items():
+        with pytest.warns(PrecisionWarning, match="estimated from 1000 samples, with standard errors up to 0.0"):
+            getattr(law, verb)(*args, limits=[limit])
+    assert len(law.sample(5, limits=[limit], rng=0)) == 5  # draws are exact, and say nothing
+
+
+def test_an_estimate_is_not_certain_because_every_proposal_hits():
+    """The truth is not 1, but so close that hardly any of the proposals shows it."""
+    law = entries(KIND["kernel"], BASES[0])[0].law.tilt(np.full(6, 1e-2))
+    totals = [WITHOUT_STEPS[list(S)].sum() for S in oracles.subsets(6)]
+    truth = np.exp(law.log_probs(oracles.subsets(6)))[np.array(totals) <= 6.0].sum()
+    found = law.probability(Limit(WITHOUT_STEPS, most=6.0))
+    assert truth < 1
+    assert not found.exact
+    assert 0 < found.error < 0.01
+    assert abs(found.value - truth) < 2 * found.error
+    inclusions = law.inclusion_estimates([Limit(WITHOUT_STEPS, most=6.0)], n_samples=100)
+    assert (inclusions.error > 0).all()
+    assert not Estimate.of_hits(100.0, 100.0, 100).exact
+    assert Estimate.of_hits(50.0, 50.0, 100).error == pytest.approx(0.05, rel=0.03)
+    assert Estimate.of_hits(0.0, 0.0, 1000).error > 1 / 1000
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_all_items_are_given_and_prices_have_three_decimals(kind: Kind):
+    entry = entries(kind, BASES[0])[0]
+    law, truth = entry.law, entry.truth
+    limit = Limit(np.array([0.154, 2.375, 0.75, 1.001, 4.2, 0.036]), most=9.0)
+    kept = keeping(truth, limit, limit.over(law))
+    assert law.probability(limit).exact
+    assert float(law.probability(limit)) == pytest.approx(truth.p[kept].sum(), abs=1e-9)
+    if truth.p[-1] > 0:
+        assert law.log_containment(range(6), limits=[limit]) == pytest.approx(np.log(truth.p[-1] / truth.p[kept].sum()))
+        assert law.size_distribution(given=range(6), limits=[limit])[6] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_only_the_empty_set_keeps_the_limits(kind: Kind):
+    law = entries(kind, BASES[0])[0].law
+    drawn = law.sample(20, limits=[Limit(PRICES, most=0.0)], exclude=[3], rng=0)
+    assert drawn.sizes.tolist() == [0] * 20

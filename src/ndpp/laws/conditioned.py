@@ -20,7 +20,13 @@ from scipy.special import softmax
 from ndpp._types import FloatArray, IntArray, RngLike, cached_property
 from ndpp._validation import check_items
 from ndpp.baskets import Baskets
-from ndpp.errors import ImpossibleLimitError, InvalidInputError, PrecisionWarning, ZeroProbabilityError
+from ndpp.errors import (
+    ImpossibleLimitError,
+    ImpossibleSizeError,
+    InvalidInputError,
+    PrecisionWarning,
+    ZeroProbabilityError,
+)
 from ndpp.laws.ask import NO_ITEMS, Ask, Conditions
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.changes import Alike
@@ -30,6 +36,7 @@ from ndpp.laws.law import Law
 from ndpp.laws.limits import Estimate, Limits
 from ndpp.laws.precision import check_given
 from ndpp.laws.totals import LOST_IN_ROUNDING, Totals, sizes_within
+from ndpp.linalg.scaling import EPS
 
 N_DRAWN = 1000
 """Sets that are drawn where limits have no exact answer."""
@@ -111,6 +118,7 @@ class Conditioned(Law):
     @cached_property
     def frame(self) -> Frame:
         """P(c | conditions), and what else the whole law has."""
+        self._say_estimated()
         return self.whole.frame.weighted(self._weighed[0], nonempty=False)
 
     @cached_property
@@ -172,9 +180,9 @@ class Conditioned(Law):
             sampler = self.sampler()
         except ImpossibleLimitError:
             return Estimate(0.0, 0.0, exact=True)
-        mean, error = sampler.estimate()
+        accepted = sampler.estimate()
         unit = float(np.exp(sampler.log_bound - self.whole._log_total(self.given, self.size) + self.whole._log_unit))
-        return Estimate(min(1.0, mean * unit), error * unit, exact=False)
+        return Estimate(min(1.0, accepted.value * unit), accepted.error * unit, exact=False)
 
     @cached_property
     def _drawn(self) -> Baskets:
@@ -182,12 +190,32 @@ class Conditioned(Law):
         drawn: Baskets = self.sampler().sample(N_DRAWN, rng=0).baskets
         return drawn
 
+    def _log_chances(self) -> FloatArray:
+        """Return log P_c(limits | given, size), and say if they are estimated."""
+        self._say_estimated()
+        return self._weighed[1]
+
+    def _say_estimated(self, found: FloatArray | None = None) -> None:
+        """Say how far off answers may be that are estimated from samples: these frequencies of sets, or all probabilities, by a factor."""
+        if self._is_exact:
+            return
+        if found is None:
+            how_far = f"up to {self.chance.error / max(self.chance.value, EPS):.1g} of their value"
+        else:
+            how_far = f"up to {Estimate.of_hits(N_DRAWN * found, N_DRAWN * found, N_DRAWN).error.max():.2g}"
+        warnings.warn(
+            f"probabilities under these limits are estimated from {N_DRAWN} samples, with standard errors {how_far}; "
+            "inclusion_estimates() and probability() take as many as you like",
+            PrecisionWarning,
+            stacklevel=5,
+        )
+
     def _inclusion_estimates(self, n_samples: int, rng: RngLike) -> Estimate:
         if self._is_exact:
             return super()._inclusion_estimates(n_samples, rng)
         drawn = self.sampler().sample(n_samples, rng=rng).baskets
-        value = np.bincount(drawn.indices, minlength=self.n_items) / n_samples
-        return Estimate(value, np.sqrt(value * (1 - value) / n_samples), exact=False)
+        counts = np.bincount(drawn.indices, minlength=self.n_items)
+        return Estimate.of_hits(counts, counts, n_samples)
 
     # -- hooks of Law: probabilities, as nothing is left out -----------------------------------------------------------------------
 
@@ -226,7 +254,7 @@ class Conditioned(Law):
 
     def _relative(self, log_weights: FloatArray) -> FloatArray:
         """Return log weights of the whole law relative to those of the sets of this one."""
-        mass = self._masses + self._weighed[1]
+        mass = self._masses + self._log_chances()
         with np.errstate(invalid="ignore"):
             return np.where(mass > -np.inf, log_weights - mass, -np.inf)
 
@@ -241,7 +269,7 @@ class Conditioned(Law):
             return self._relative(log_masses)
         further = Conditioned(self.whole, given, wanted, self.limits)
         try:
-            return self._relative(log_masses + further._weighed[1])
+            return self._relative(log_masses + further._log_chances())
         except ImpossibleLimitError:
             return np.full(len(self.weights), -np.inf)
 
@@ -256,12 +284,7 @@ class Conditioned(Law):
                 out += share * self._exact.inclusions(c)
         else:
             found = np.bincount(self._drawn.indices, minlength=self.n_items) / N_DRAWN
-            warnings.warn(
-                f"probabilities under these limits are estimated from {N_DRAWN} samples, with standard errors up to "
-                f"{np.sqrt(found * (1 - found) / N_DRAWN).max():.2g}; inclusion_estimates() takes as many as you like",
-                PrecisionWarning,
-                stacklevel=4,
-            )
+            self._say_estimated(found)
             out = shares.sum() * found
         out[self.given] = shares.sum()
         return out
@@ -280,7 +303,8 @@ class Conditioned(Law):
             out[:, self.size] = 1.0
             return out
         if not self._is_exact:
-            out[:] = np.bincount(self._drawn.sizes, minlength=out.shape[1])[: out.shape[1]] / N_DRAWN
+            out[:] = found = np.bincount(self._drawn.sizes, minlength=out.shape[1])[: out.shape[1]] / N_DRAWN
+            self._say_estimated(found)
             return out
         ways = out[:, len(self.given) :]
         if len(self.limits):
@@ -296,7 +320,7 @@ class Conditioned(Law):
         p, out = self.inclusion_probabilities(), np.zeros((len(ids), self.max_size + 1))
         for row, item in zip(out, ids.tolist()):
             if p[item] > 0:
-                with suppress(ImpossibleLimitError):  # then p is rounding
+                with suppress(ImpossibleLimitError, ImpossibleSizeError, ZeroProbabilityError):  # then p is rounding
                     found = self.size_distribution(given=[item])
                     row[: len(found)] = p[item] * found[: len(row)]
         return out

@@ -31,7 +31,7 @@ from ndpp.laws.frame import ONE, of_components
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import checked_frame
-from ndpp.laws.part import Part, Parts
+from ndpp.laws.part import ALL_GIVEN, Part, Parts
 from ndpp.laws.patterns import LARGE, FamilyGroups, Patterns, Touched, scaled, touch_weights
 from ndpp.laws.precision import say_precision
 from ndpp.laws.shared import FEATURES, KEPT, MOST_LOG, SharedTies
@@ -173,6 +173,8 @@ class FamilyMixture(SharedTies):
         yield self.touched.all_rows, -np.expm1(-at), mean, variance
 
     def _parts(self, ids: IntArray) -> Parts:
+        if np.isin(self.support, ids).all():
+            return ALL_GIVEN
         rest = self._given(ids) if len(ids) else self
         Q, families, items = rest.touched.all_rows, np.arange(rest.base.n_items), np.arange(rest.n_items)
         products: dict[float, dict[bytes, AnyArray]] = {}  # that components share

@@ -104,6 +104,16 @@ class Estimate:
     def __float__(self) -> float:
         return float(self.value)
 
+    @classmethod
+    def of_hits(cls, total: Any, squares: Any, n: int, most: float = 1.0) -> Estimate:
+        """Return the mean of n values from 0 to ``most``, given their sum and that of their squares.
+
+        All of them may be alike, which does not make them certain: the error is that with two more values at either end, which is what
+        Agresti and Coull (1998) do for frequencies.
+        """
+        mean = (total + 2 * most) / (n + 4)
+        return cls(total / n, np.sqrt(((squares + 2 * most**2) / (n + 4) - mean**2) / n), exact=False)
+
 
 @dataclass(frozen=True, eq=False)
 class Limits:

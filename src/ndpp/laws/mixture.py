@@ -28,13 +28,14 @@ from ndpp.laws.law import Law
 from ndpp.laws.mixture_scoring import MixtureScoring
 from ndpp.laws.part import Part, Parts
 from ndpp.laws.scoring import Scoring
+from ndpp.linalg.sizes import ROUNDED
 from ndpp.rows import Rows
 
 WEIGHT_TOLERANCE = 1e-6
 """How far the sum of the weights may be from one."""
 RARE_SIZE = 1e-4
 """Sizes with a smaller probability are computed component by component, to full relative accuracy."""
-ROUNDED = 1e-20
+NO_WEIGHT = 1e-20
 """A component of this weight that could not have the given items by themselves cannot have them at all, up to rounding."""
 MEMORY = 2**31
 """Default for the maximum number of bytes of prepared components."""
@@ -162,7 +163,7 @@ class Mixture(Law):
         chances = self._sizes[:, size] if size < self._sizes.shape[1] else np.zeros(len(self.weights))
         if self.weights @ chances > RARE_SIZE:
             with np.errstate(divide="ignore"):
-                return np.asarray(np.log(chances))
+                return np.asarray(np.log(np.where(chances > ROUNDED, chances, 0.0)))
         return self._log_started(np.empty(0, np.int64), size)
 
     def _log_whole(self, baskets: Baskets) -> FloatArray:
@@ -269,7 +270,7 @@ class Mixture(Law):
             try:
                 laws[c] = law.condition(ids)
             except NoConditionalKernelError:
-                if self.weights[c] > ROUNDED:
+                if self.weights[c] > NO_WEIGHT:
                     raise
         which = np.array(list(laws), np.int64)
         made = Mixture(list(laws.values()), np.full(len(laws), 1 / len(laws)))

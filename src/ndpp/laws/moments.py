@@ -124,7 +124,9 @@ def _mean(law: Any, values: Callable[[Baskets, FloatArray], FloatArray], n_sampl
         sets = Baskets.from_lists(subsets, n_items=law.n_items)
         own = law.log_probs(sets)
         possible = np.flatnonzero(own > -np.inf)
-        return Estimate(float(np.exp(own[possible]) @ values(sets[possible], own[possible])), 0.0, exact=True)
+        found = values(sets[possible], own[possible])
+        mean = float(np.exp(own[possible]) @ found) if np.isfinite(found).all() else np.inf
+        return Estimate(mean, 0.0, exact=True)
     drawn = law.sample(n_samples, rng=rng)
     found = values(drawn, law.log_probs(drawn))
     if not np.isfinite(found).all():

@@ -15,7 +15,7 @@ import numpy as np
 from ndpp._types import FloatArray, IntArray
 from ndpp.laws.precision import FREE, say_precision
 from ndpp.linalg.scaling import EPS
-from ndpp.linalg.sizes import ROUNDED, Groups, SizeLaw, Stepped
+from ndpp.linalg.sizes import ROUNDED, Coins, Groups, SizeLaw, Stepped
 from ndpp.linalg.tilts import solve_tilt
 
 DERIVATIVE = 10.0
@@ -113,8 +113,11 @@ class Parts(NamedTuple):
         return found
 
 
-NOTHING_LEFT = Part(np.empty((0, 0)), tuple, np.empty(0, np.int64), 0, 0.0, 0.0, 0.0)
+NOTHING_LEFT = Part(
+    np.empty((0, 0)), lambda: [Coins(np.empty(0), np.empty((0, 0)))], np.empty(0, np.int64), 0, 0.0, 0.0, 0.0
+)
 """What is left of a component if all items are given."""
+ALL_GIVEN = Parts(lambda c, log_tilt: NOTHING_LEFT, lambda size: np.empty(0))
 
 
 class SizedPart(NamedTuple):
@@ -125,7 +128,7 @@ class SizedPart(NamedTuple):
 
     def _log_shares(self, sizes: IntArray) -> FloatArray:
         """Return log of what turns weights of these sizes under the raised odds into those under the odds as they were."""
-        return self.part.log_weight - sizes * self.part.log_tilt
+        return np.asarray(self.part.log_weight - sizes * self.part.log_tilt)
 
     def size_distribution(self) -> FloatArray:
         """Return P(|S| = k) with the odds as they were, under which all sets but the empty one are rare."""

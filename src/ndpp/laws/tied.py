@@ -29,7 +29,7 @@ from ndpp.laws.hooks import log_sum
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import checked_frame
 from ndpp.laws.mixture_scoring import TiedScoring
-from ndpp.laws.part import Part, Parts
+from ndpp.laws.part import ALL_GIVEN, Part, Parts
 from ndpp.laws.precision import FREE, say_precision
 from ndpp.laws.shared import FEATURES, KEPT, NORMALIZERS, SharedTies
 from ndpp.linalg.scaling import EPS, inverses, rounding_of
@@ -203,6 +203,8 @@ class TiedMixture(SharedTies):
             yield Q, p, p, p / (1 + odds)
 
     def _parts(self, ids: IntArray) -> Parts:
+        if np.isin(self.base.support, ids).all():
+            return ALL_GIVEN
         rest = self._given(ids) if len(ids) else self
 
         def at(c: int, log_tilt: float) -> Part:

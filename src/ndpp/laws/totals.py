@@ -18,7 +18,7 @@ from ndpp.linalg.sizes import SizeLaw
 if TYPE_CHECKING:
     from ndpp.laws.law import Law
 
-SCALES = (1.0, 10.0, 100.0)
+SCALES = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6)
 """Values have a step if they are whole numbers times one of these, or multiples of the smallest."""
 MOST_WORK = 1e10
 """Operations for which probabilities are still computed exactly: some seconds."""
@@ -40,9 +40,12 @@ class Steps(NamedTuple):
     last: float
 
     @classmethod
-    def each_of(cls, limits: Limits) -> list[Steps] | None:
-        """Return the steps of all limits; None if the values of one have none."""
-        found = [cls._of(*one) for one in zip(limits.values, limits.low, limits.high)]
+    def each_of(cls, limits: Limits, items: IntArray) -> list[Steps] | None:
+        """Return the steps of all limits for these items, and none for others; None if the values of one limit have none."""
+        possible = np.isin(np.arange(limits.values.shape[1]), items)
+        found = [
+            cls._of(values * possible, low, high) for values, low, high in zip(limits.values, limits.low, limits.high)
+        ]
         return None if None in found else [one for one in found if one is not None]
 
     @classmethod
@@ -54,7 +57,10 @@ class Steps(NamedTuple):
             if (np.abs(scaled - whole) <= 1e-9 * whole).all() and whole.sum() < MOST_STEPS:
                 unit = max(1, int(np.gcd.reduce(whole.astype(np.int64))))
                 first, last = (bound * scale / unit for bound in (low, high))
-                return cls(whole / unit, max(0, int(np.ceil(first))) if first > -np.inf else 0, np.floor(last))
+                last = np.floor(last)  # one step more is as good as many
+                return cls(
+                    (whole / unit).clip(0, last + 1), max(0, int(np.ceil(first))) if first > -np.inf else 0, last
+                )
         return None
 
     @property
@@ -71,12 +77,12 @@ class Digits(NamedTuple):
     bases: list[int]
 
     @classmethod
-    def of(cls, limits: Limits, ids: IntArray, sizes: tuple[int, float] | None) -> Digits | None:
-        """Write the totals of further items, and perhaps their number, which is within ``sizes``, as the digits of one number.
+    def of(cls, law: Law, limits: Limits, ids: IntArray, sizes: tuple[int, float] | None) -> Digits | None:
+        """Write totals of further items that can occur, and perhaps their number, which is within ``sizes``, as digits of one number.
 
         None if the values of one limit have no steps, or totals are too many.
         """
-        steps = Steps.each_of(limits.beside(ids))
+        steps = Steps.each_of(limits.beside(ids), law.support)
         if steps is None:
             return None
         if sizes is not None:
@@ -138,7 +144,7 @@ def sizes_within(law: Law, limits: Limits, ids: IntArray, posterior: FloatArray)
 
     ``posterior`` is P(c | given).
     """
-    digits = Digits.of(limits, ids, (int(law.nonempty and not len(ids)), np.inf))
+    digits = Digits.of(law, limits, ids, (int(law.nonempty and not len(ids)), np.inf))
     totals = Total.each_of(law, digits, ids, posterior)
     if digits is None or totals is None:
         return None
@@ -166,7 +172,7 @@ class Totals(NamedTuple):
 
         ``posterior`` is P(c | given, size).
         """
-        digits = Digits.of(limits, ids, None if size is None else (size - len(ids), size - len(ids)))
+        digits = Digits.of(law, limits, ids, None if size is None else (size - len(ids), size - len(ids)))
         totals = Total.each_of(law, digits, ids, posterior)
         if digits is None or totals is None:
             return None

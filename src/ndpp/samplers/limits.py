@@ -30,7 +30,7 @@ from typing import ClassVar
 import numpy as np
 
 from ndpp._memory import Memory, n_bytes_of
-from ndpp._types import FloatArray, IntArray
+from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp.errors import ImpossibleLimitError, InvalidInputError, PrecisionError
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
@@ -114,7 +114,7 @@ class TiltedKernels:
         allowed = left.fitting
         allowed[asked.exclude], allowed[ids] = False, True
         parts = law._plain_components
-        rest = [kernel.tilt(allowed.astype(np.float64)) for kernel in parts]
+        rest = [kernel.restrict(_left_of(kernel, allowed, asked)) for kernel in parts]
         room = [(kernel.max_size if size is None else size) - len(ids) for kernel in rest]
         chances = np.zeros((n, law.n_items))
         for c in np.flatnonzero(law.weights > 0).tolist():
@@ -130,6 +130,12 @@ class TiltedKernels:
                 mass = rest[c].log_mass(ids, size) - parts[c].log_normalizer()
                 log_weights[c] = law._log_weights[c] + mass
         return cls(tuple(rest), theta, log_weights, Memory(asked.memory.budget))
+
+
+def _left_of(kernel: LowRankKernel, allowed: BoolArray, asked: Asked) -> IntArray:
+    """Return the items of a kernel that may be in a set: if only the empty set is left, one that breaks a limit, as a kernel needs one."""
+    items = np.setdiff1d(kernel.support, asked.exclude)
+    return found if len(found := items[allowed[items]]) else items[:1]
 
 
 def _tilted(

@@ -25,7 +25,7 @@ from ndpp.errors import BudgetExceededError, ImpossibleSizeError
 from ndpp.items.base import look_up_cdf
 from ndpp.laws.hooks import log_sum
 from ndpp.laws.law import Law
-from ndpp.laws.limits import Limits
+from ndpp.laws.limits import Estimate, Limits
 from ndpp.samplers.base import Draw, Engine, Sampler, stream, stream_key
 
 MAX_EXPECTED = 1e4
@@ -228,15 +228,15 @@ class Proposer(Sampler):
         """Log of Σ_c w_c A_c: a bound of P(given ⊆ S, limits)."""
         return log_sum(self.log_weights)
 
-    def estimate(self) -> tuple[float, float]:
-        """Return the part of the proposals that is accepted, and its standard error, from a stream of its own."""
-        rng, chances = stream(stream_key(0), 1), list[float]()
-        total = squares = 0.0
-        while len(chances) < ESTIMATED_FROM or (len(chances) < MAX_EXPECTED and squares > RELATIVE_ERROR**2 * total**2):
+    def estimate(self) -> Estimate:
+        """Return the part of the proposals that is accepted, from a stream of its own."""
+        rng, n = stream(stream_key(0), 1), 0
+        total = squares = most = 0.0
+        while n < ESTIMATED_FROM or (n < MAX_EXPECTED and squares > RELATIVE_ERROR**2 * total**2):
             look()
-            chances.append(float(self.propose_one(rng).prod()))
-            total, squares = total + chances[-1], squares + chances[-1] ** 2
-        return float(np.mean(chances)), float(np.std(chances) / np.sqrt(len(chances)))
+            chance = float(self.propose_one(rng).prod())
+            n, total, squares, most = n + 1, total + chance, squares + chance**2, max(most, chance)
+        return Estimate.of_hits(total, squares, n, most or 1.0)
 
     def check_expected(self, pilot: Pilot) -> None:
         """Refuse draws that would take too many proposals."""
