@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ndpp._types import BoolArray, FloatArray, IntArray
-from ndpp._validation import Catalogued, check_items, check_values
+from ndpp._validation import Catalogued, check_items, check_values, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleLimitError, InvalidInputError
 
@@ -56,6 +56,8 @@ class Limit:
     name: str | None = None
 
     def __post_init__(self) -> None:
+        if hasattr(self.values, "copy"):
+            object.__setattr__(self, "values", self.values.copy())
         for what, bound in (("least", self.least), ("most", self.most)):
             is_number = isinstance(bound, Real) and not isinstance(bound, bool)
             if bound is not None and not (is_number and np.isfinite(bound) and bound >= 0):
@@ -114,6 +116,9 @@ class Limits:
     high: FloatArray
     texts: tuple[str, ...]
     records: tuple[Limit, ...]
+
+    def __post_init__(self) -> None:
+        vars(self).update(values=frozen(self.values), low=frozen(self.low), high=frozen(self.high))
 
     @classmethod
     def of(cls, limits: Limit | Iterable[Limit], law: Catalogued, size: int | None = None) -> Limits:

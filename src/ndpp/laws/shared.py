@@ -107,7 +107,7 @@ class SharedTies(Mixture):
 
     def _keeping(self, kept: Mapping[str, FloatArray]) -> Self:
         """Return the same mixture, whose file keeps this, too, of what was computed before."""
-        return self._again(_kept={**self._kept, **kept})
+        return self._again(_kept={**self._kept, **{name: frozen(values) for name, values in kept.items()}})
 
     def _keep(self, arrays: dict[str, Any]) -> Self:
         """Return the same mixture with what a file has of what was computed before, and of features."""
@@ -119,7 +119,7 @@ class SharedTies(Mixture):
         for name, shape in known.items():
             if name not in arrays or arrays[name].shape != shape or not np.isfinite(arrays[name]).all():
                 raise InvalidInputError(f"{name} should be {shape} finite numbers; prepare the model again")
-        made = self._keeping({name: frozen(np.asarray(arrays[name], np.float64)) for name in known})
+        made = self._keeping({name: np.asarray(arrays[name], np.float64) for name in known})
         if any(name in arrays for name in FEATURES):
             ties, log_odds = (np.atleast_2d(arrays.get(name, 0.0)) for name in FEATURES)
             shapes = (len(ties), self.base.X.shape[1]), (len(ties) + 1, len(self.odds))
@@ -218,7 +218,7 @@ class SharedTies(Mixture):
         """Take over what was computed before, for components with new items of these odds (C, m), which have no ties."""
         growth = np.log1p(odds).sum(axis=1)
         if NORMALIZERS in self._kept:
-            made = made._keeping({NORMALIZERS: frozen(self._kept[NORMALIZERS] + growth)})
+            made = made._keeping({NORMALIZERS: self._kept[NORMALIZERS] + growth})
         state = self.touched._state if self._is_prepared or "_state" in vars(self.touched) else None
         if state is None:
             return made
