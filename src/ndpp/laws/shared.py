@@ -25,7 +25,7 @@ from ndpp.laws.mixture_scoring import SharedTiesScoring
 from ndpp.laws.part import Parts
 from ndpp.laws.patterns import Patterns
 from ndpp.laws.precision import say_precision
-from ndpp.linalg.scaling import inverses
+from ndpp.linalg.scaling import inverses, inverted
 from ndpp.linalg.tilts import solve_each
 
 KEPT = "marginals", "log_touched", "rounding", "size_moments"
@@ -415,7 +415,7 @@ class SharedTies(Mixture):
         A = ties.sums(which)
         scale, share = together / np.trace(A, axis1=1, axis2=2).clip(tiny), added / together.clip(tiny)
         if np.any(log_tilt):
-            R = np.eye(A.shape[1]) - np.linalg.inv(ties._system(scale[:, None, None] * A))
+            R = np.eye(A.shape[1]) - inverted(ties._system(scale[:, None, None] * A))
         else:
             R = A @ ties._state.N[which]
         tied = np.trace(R, axis1=1, axis2=2)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ndpp._types import NumberArray
+from ndpp.linalg.scaling import inverted
 
 Array: TypeAlias = Any
 """A NumPy array or a torch tensor."""
@@ -55,5 +56,5 @@ NUMPY = Operations(
     eigh=np.linalg.eigh,
     solve=np.linalg.solve,
     log_det=_log_det,
-    inverse=lambda A: (np.linalg.inv(A), *_log_det(A)),
+    inverse=lambda A: (inverted(A), *_log_det(A)),
 )
