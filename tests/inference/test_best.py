@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 import ndpp
-from ndpp.errors import ImpossibleLimitError, ImpossibleSizeError, InvalidInputError, UnknownItemError
+from ndpp.errors import (
+    BudgetExceededError,
+    ImpossibleLimitError,
+    ImpossibleSizeError,
+    InvalidInputError,
+    UnknownItemError,
+)
 from ndpp.laws.kernel_scoring import concave_bound
 
 N = 10
@@ -113,6 +119,19 @@ def test_where_greedy_ends_samples_go_on():
     assert ndpp.best_set(kernel, 4, given=[3]).items.tolist() == [0, 1, 2, 3]
     with pytest.raises(ImpossibleSizeError):
         ndpp.best_set(kernel, 3)
+
+
+def test_where_samples_take_too_long_the_greedy_set_is_left(monkeypatch: pytest.MonkeyPatch):
+    law, called = LAWS["mixture"], []
+
+    def sample(*_: object, **__: object) -> None:
+        called.append(1)
+        raise BudgetExceededError("too many proposals", count=1)
+
+    expected = ndpp.best_set(law, 2, n_samples=0)
+    monkeypatch.setattr(ndpp.laws.law.Law, "sample", sample)
+    assert ndpp.best_set(law, 2).items.tolist() == expected.items.tolist()
+    assert called
 
 
 def test_many_items():

@@ -347,6 +347,41 @@ def test_limits_of_probability_zero_are_refused(monkeypatch: pytest.MonkeyPatch)
         kernel.sample(limits=[Limit([0, 1], least=2)])
 
 
+TENTHS = np.array([4.11, 3.45, 4.67, 1.16, 2.05, 3.07])
+
+
+@pytest.mark.parametrize(
+    ("limit", "options"),
+    [
+        (Limit(TENTHS * np.pi, 20.0, 20.0), {}),
+        (Limit(TENTHS * np.pi, 20.0, 20.0), {"given": [0], "exclude": [3]}),
+        (Limit(TENTHS, 9.3, 9.5), {"size": 3}),
+        (Limit(TENTHS, most=1.0), {"size": 3}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_totals_that_no_set_has_are_impossible(kind: Kind, limit: Limit, options: dict[str, Any]):
+    """The items would do in parts."""
+    with pytest.raises(ImpossibleLimitError):
+        entry_of(kind).law.sample(limits=[limit], rng=0, **options)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_only_the_empty_set_may_keep_a_limit(kind: Kind):
+    law, limit = entry_of(kind).law, Limit(TENTHS, most=1.0)
+    assert law.sample(2, limits=limit, rng=0).to_lists() == [[], []]
+    with pytest.raises(ImpossibleLimitError):
+        law.without_empty().sample(limits=limit)
+
+
+def test_an_estimate_from_equal_proposals_is_not_certain():
+    law = ndpp.LowRankKernel(np.eye(3), np.eye(3), background=np.full(3, 30.0))
+    estimate = law.probability([Limit(np.array([3.4, 2.8, 2.4]) * np.pi, least=1.0)])
+    assert not estimate.exact
+    assert abs(estimate.value - (1 - 32.0**-3)) <= estimate.error
+
+
 @pytest.mark.parametrize("shared", [False, True])
 def test_limits_that_no_component_can_keep_have_probability_zero(shared: bool):
     odds, labels = np.array([[1.0, 2.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]]), ["a", "b", "c", "d"]

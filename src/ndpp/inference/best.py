@@ -20,7 +20,7 @@ from scipy.special import logsumexp
 
 from ndpp._types import IntArray, Items, RngLike
 from ndpp._validation import check_count, check_items
-from ndpp.errors import ImpossibleSizeError
+from ndpp.errors import BudgetExceededError, ImpossibleSizeError
 from ndpp.inference.greedy import greedy_map
 from ndpp.inference.scores import law_under
 from ndpp.laws.ask import Conditions
@@ -76,7 +76,7 @@ def best_set(  # type: ignore[misc]
     limits : Limit or sequence of Limit
         Limits that the set keeps, given items included. The bound is that of all sets of its size, whether they keep them or not.
     n_samples : int
-        Number of exact samples; 0 draws none.
+        Number of exact samples; 0 draws none. If they would take too many proposals, the greedy set does without.
     rng : anything ``numpy.random.default_rng`` takes
         For the samples.
     **conditions
@@ -122,10 +122,15 @@ def best_set(  # type: ignore[misc]
     except ImpossibleSizeError:  # it ends before, or adds two items at once
         n_samples = max(n_samples, 1)
     if n_samples and len(start) < size:
-        drawn = among.sample(n_samples, size=size, given=start, limits=limits, rng=rng)
-        weights = logsumexp(among._log_weights + among._log_whole(drawn), axis=1)
-        seen |= dict(zip(map(tuple, drawn.to_lists()), weights.tolist()))
-        starts.append(drawn[int(np.argmax(weights))])
+        try:
+            drawn = among.sample(n_samples, size=size, given=start, limits=limits, rng=rng)
+        except BudgetExceededError:
+            if not starts:
+                raise
+        else:
+            weights = logsumexp(among._log_weights + among._log_whole(drawn), axis=1)
+            seen |= dict(zip(map(tuple, drawn.to_lists()), weights.tolist()))
+            starts.append(drawn[int(np.argmax(weights))])
     for items in starts:
         weigh(items)
         if len(start) < size:

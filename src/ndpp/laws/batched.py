@@ -24,7 +24,7 @@ import numpy as np
 from ndpp._types import BoolArray, FloatArray, IntArray, cached_property
 from ndpp.baskets import Baskets
 from ndpp.laws.support import ItemRows
-from ndpp.linalg.scaling import EPS, ROUNDING, quadratic_forms
+from ndpp.linalg.scaling import EPS, ROUNDING, inverted, quadratic_forms
 from ndpp.linalg.schur import MAX_LOSS
 
 CHUNK_ITEMS = 50_000
@@ -227,7 +227,7 @@ def _stacks(form: Form, baskets: Baskets, table: DistinctItems) -> Iterator[Stac
         A[:, np.arange(size), np.arange(size)] += table.diagonal[places]
         sign, log_det = np.linalg.slogdet(A)
         keep = (sign > 0) & np.isfinite(log_det)
-        numbers, places, log_det, inverse = numbers[keep], places[keep], log_det[keep], np.linalg.inv(A[keep])
+        numbers, places, log_det, inverse = numbers[keep], places[keep], log_det[keep], inverted(A[keep])
         # A change δA of the matrix changes log det by tr A⁻¹δA; entries are of order one, so rounding is of order ε and their noise.
         errors = np.abs(inverse).sum(axis=2)
         loss = (errors * (ROUNDING + 2 * table.noise[places])).sum(axis=1)

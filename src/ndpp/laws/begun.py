@@ -25,7 +25,7 @@ import numpy as np
 from ndpp._types import BoolArray, FloatArray, IntArray, cached_property
 from ndpp.baskets import Baskets
 from ndpp.laws.precision import WARN_ERROR
-from ndpp.linalg.scaling import ROUNDING
+from ndpp.linalg.scaling import ROUNDING, inverted
 
 SharedTies: TypeAlias = Any
 """A :class:`ndpp.laws.shared.SharedTies`, which is built upon this module."""
@@ -76,7 +76,7 @@ def started(forms: FloatArray, odds: FloatArray, noise: FloatArray) -> tuple[Flo
     with np.errstate(divide="ignore"):
         log_mass = np.log(odds / (1 + odds)).sum(axis=1) + log_abs
     inside[sign == 0] = np.eye(odds.shape[1])
-    inverses = np.linalg.inv(inside)
+    inverses = inverted(inside)
     # A change δA of a matrix changes log det by tr A⁻¹δA.
     worst = np.abs(inside).max(axis=(1, 2), initial=0.0) * np.abs(inverses).sum(axis=(1, 2))
     errors = noise + (ROUNDING + noise) * worst

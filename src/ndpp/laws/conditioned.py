@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import softmax
 
 from ndpp._types import FloatArray, IntArray, RngLike, cached_property
-from ndpp._validation import check_items
+from ndpp._validation import check_items, owned
 from ndpp.baskets import Baskets
 from ndpp.errors import (
     ImpossibleLimitError,
@@ -58,7 +58,7 @@ class Conditioned(Law):
     """
 
     def __init__(self, whole: Law, given: IntArray, size: int | None, limits: Limits) -> None:
-        self.whole, self.given, self.size, self.limits = whole, given, size, limits
+        self.whole, self.given, self.size, self.limits = whole, owned(given), size, limits
         self.catalogue, self._known = whole.catalogue, {}
 
     def __repr__(self) -> str:
@@ -335,6 +335,8 @@ class Conditioned(Law):
 
     def _arrays(self) -> dict[str, Any]:
         raise InvalidInputError("a law under conditions has no file; save the law, and ask again")
+
+    facts = _arrays
 
     @classmethod
     def _from_arrays(cls, arrays: dict[str, Any], header: ModelHeader) -> Law:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ndpp._types import FloatArray, IntArray
-from ndpp._validation import frozen
+from ndpp._validation import frozen, owned
 from ndpp.errors import InvalidInputError
 from ndpp.laws.gate import Gate
 
@@ -53,7 +53,7 @@ class Frame(NamedTuple):
 
     def weighted(self, weights: FloatArray, *, nonempty: bool | None = None) -> Frame:
         """Return the frame with other weights."""
-        return self._replace(weights=frozen(weights), nonempty=self.nonempty if nonempty is None else nonempty)
+        return self._replace(weights=owned(weights), nonempty=self.nonempty if nonempty is None else nonempty)
 
     def of(self, which: IntArray, weights: FloatArray) -> Frame:
         """Return the frame of some of the components, with these weights."""
@@ -81,7 +81,9 @@ class of_components(Generic[T]):
             return self
         known = law._known
         if self.name not in known:
-            known[self.name] = self.compute(law)
-        value: T = known[self.name]
-        vars(law)[self.name] = value  # found there the next time
-        return value
+            value: Any = self.compute(law)
+            is_public = isinstance(value, np.ndarray) and not self.name.startswith("_")
+            known[self.name] = frozen(value) if is_public else value
+        found: T = known[self.name]
+        vars(law)[self.name] = found  # there the next time
+        return found

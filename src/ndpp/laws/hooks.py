@@ -20,7 +20,7 @@ import numpy as np
 
 from ndpp._memory import Memory
 from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Items, cached_property
-from ndpp._validation import check_items
+from ndpp._validation import check_items, frozen
 from ndpp.baskets import Baskets
 from ndpp.laws.ask import NO_ITEMS
 from ndpp.laws.catalogue import Catalogue
@@ -264,7 +264,7 @@ class Hooks(ABC):
     def kept(self) -> FloatArray:
         """P_c(S ≠ ∅) of each component, were the empty set not left out; ones if it is not, and of components that have no other set."""
         found = self._some if self.nonempty else np.ones(len(self.weights))
-        return np.where(found > 0, found, 1.0)
+        return frozen(np.where(found > 0, found, 1.0))
 
     @of_components
     def _some(self) -> FloatArray:

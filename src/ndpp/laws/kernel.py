@@ -117,7 +117,7 @@ class LowRankKernel(WeighedSets):
         with np.errstate(over="ignore", invalid="ignore"):
             total = X.sum() if rows is None else np.inf
         vars(self).update(
-            X=X if rows is not None else frozen(X), W=frozen(W if is_identity else np.array(W)), _magnitudes=magnitudes,
+            X=X if rows is not None else frozen(X), W=frozen(W if is_identity else np.array(W)), _magnitudes=frozen(magnitudes),
             background=None if background is None else check_background(background, n),
             catalogue=Catalogue(n, check_labels(labels, n)),
             _allowed=None if allowed is None or len(allowed) == n else frozen(allowed),

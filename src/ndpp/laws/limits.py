@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ndpp._types import BoolArray, FloatArray, IntArray
-from ndpp._validation import Catalogued, check_items, check_values
+from ndpp._validation import Catalogued, check_items, check_values, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleLimitError, InvalidInputError
 
@@ -22,6 +22,8 @@ MANY_ITEMS, LEVELS = 3000, 100
 """Of more items, values that are not whole numbers are rounded to so many levels to see whether limits contradict each other."""
 LEAST_VALUE, MOST_VALUE = 1e-100, 1e100
 """Values of items whose squares are still numbers."""
+LONGEST = 1.0
+"""Seconds after which it stays open whether whole items keep limits."""
 SLACK = 1e-9
 """Sums of values count as equal to a bound if they differ by this part of it: 0.1 + 0.2 is at most 0.3."""
 
@@ -56,6 +58,8 @@ class Limit:
     name: str | None = None
 
     def __post_init__(self) -> None:
+        if hasattr(self.values, "copy"):
+            object.__setattr__(self, "values", self.values.copy())
         for what, bound in (("least", self.least), ("most", self.most)):
             is_number = isinstance(bound, Real) and not isinstance(bound, bool)
             if bound is not None and not (is_number and np.isfinite(bound) and bound >= 0):
@@ -124,6 +128,9 @@ class Limits:
     high: FloatArray
     texts: tuple[str, ...]
     records: tuple[Limit, ...]
+
+    def __post_init__(self) -> None:
+        vars(self).update(values=frozen(self.values), low=frozen(self.low), high=frozen(self.high))
 
     @classmethod
     def of(cls, limits: Limit | Iterable[Limit], law: Catalogued, size: int | None = None) -> Limits:
@@ -213,6 +220,15 @@ class Limits:
             texts = tuple(self.texts[j] for j in guilty)
             raise ImpossibleLimitError(f"no set keeps these limits together: {'; '.join(texts)}", limits=texts)
 
+    def check_whole(self, law: Catalogued, size: int | None, given: IntArray, excluded: IntArray) -> None:
+        """Raise if no set of this size, with given items and without excluded ones, keeps the limits: by an integer programme."""
+        limits, possible = Limits.of(self.records, law, size).beside(given), np.ones(law.n_items, bool)
+        possible[given] = possible[excluded] = False
+        if not limits._is_feasible(range(len(limits)), possible, law.n_items, whole=True):
+            raise ImpossibleLimitError(
+                f"no set keeps these limits together: {'; '.join(self.texts)}", limits=self.texts
+            )
+
     def can_hold(self, ids: IntArray, possible: BoolArray, most: int) -> bool:
         """Return whether some set of up to so many items, these and else possible ones, keeps the limits, as far as sums show."""
         try:
@@ -221,14 +237,14 @@ class Limits:
             return False
         return True
 
-    def _is_feasible(self, which: Sequence[int], possible: BoolArray, most: int) -> bool:
+    def _is_feasible(self, which: Sequence[int], possible: BoolArray, most: int, *, whole: bool = False) -> bool:
         rows = self.values[which][:, possible & self.fitting]
         units = rows.max(axis=1, initial=0.0)
         units[units == 0] = 1.0
         rows, low, high = rows / units[:, None], self.low[which] / units, self.high[which] / units
         if (known := _counts_fit(rows, low, high, most)) is not None:
             return known
-        from scipy.optimize import linprog  # slow to import
+        from scipy.optimize import Bounds, LinearConstraint, milp  # slow to import
 
         above, below = np.isfinite(high), np.isfinite(low)
         step = np.zeros((len(rows), 1))
@@ -241,7 +257,10 @@ class Limits:
         b = np.concatenate([high[above], -low[below], [most]])
         if not columns.shape[1]:
             return bool((b >= 0).all())
-        found = linprog(np.zeros(len(counts)), A_ub=A, b_ub=b, bounds=np.stack([np.zeros(len(counts)), counts], axis=1))
+        found = milp(
+            np.zeros(len(counts)), constraints=LinearConstraint(A, ub=b), bounds=Bounds(0, counts),
+            integrality=np.full(len(counts), int(whole)), options={"time_limit": LONGEST} if whole else {},
+        )  # fmt: skip
         return bool(found.status != 2)  # 2: infeasible
 
 

@@ -136,14 +136,15 @@ class SizedPart(NamedTuple):
         weights = np.where(chances > ROUNDED, chances, 0.0)
         weights *= np.exp(self._log_shares(np.arange(len(weights))))
         weights[0] = 1.0
-        lost = ROUNDED * np.exp(self._log_shares(np.ones(1))[0]) if weights[1] == 0 else 0.0
+        lost = ROUNDED * np.exp(float(self._log_shares(np.array(1)))) if weights[1] == 0 else 0.0
         say_precision(lost / weights[1:].sum(), FREE, stacklevel=6)
-        return weights / weights.sum()
+        return np.asarray(weights / weights.sum())
 
     def joint(self, ids: IntArray) -> tuple[int, FloatArray]:
         """Return a first size k, and P(a ∈ S, |S| = k) of some items with the odds as they were, for the sizes from it on."""
         low, found = joint_sizes(self.law, self.part.places(ids))
-        return low, found * np.exp(self._log_shares(np.arange(low, low + found.shape[1]))) * self.size_distribution()[0]
+        shares = np.exp(self._log_shares(np.arange(low, low + found.shape[1])))
+        return low, np.asarray(found * shares * self.size_distribution()[0])
 
     def log_weight_of(self, size: int) -> tuple[float, float]:
         """Return log of the weight, with the odds as they were, of all sets of one size, and its error: that of the sum of all sizes."""

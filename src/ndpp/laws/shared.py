@@ -25,7 +25,7 @@ from ndpp.laws.mixture_scoring import SharedTiesScoring
 from ndpp.laws.part import Parts
 from ndpp.laws.patterns import Patterns
 from ndpp.laws.precision import say_precision
-from ndpp.linalg.scaling import inverses
+from ndpp.linalg.scaling import inverses, inverted
 from ndpp.linalg.tilts import solve_each
 
 KEPT = "marginals", "log_touched", "rounding", "size_moments"
@@ -107,7 +107,7 @@ class SharedTies(Mixture):
 
     def _keeping(self, kept: Mapping[str, FloatArray]) -> Self:
         """Return the same mixture, whose file keeps this, too, of what was computed before."""
-        return self._again(_kept={**self._kept, **kept})
+        return self._again(_kept={**self._kept, **{name: frozen(values) for name, values in kept.items()}})
 
     def _keep(self, arrays: dict[str, Any]) -> Self:
         """Return the same mixture with what a file has of what was computed before, and of features."""
@@ -119,7 +119,7 @@ class SharedTies(Mixture):
         for name, shape in known.items():
             if name not in arrays or arrays[name].shape != shape or not np.isfinite(arrays[name]).all():
                 raise InvalidInputError(f"{name} should be {shape} finite numbers; prepare the model again")
-        made = self._keeping({name: frozen(np.asarray(arrays[name], np.float64)) for name in known})
+        made = self._keeping({name: np.asarray(arrays[name], np.float64) for name in known})
         if any(name in arrays for name in FEATURES):
             ties, log_odds = (np.atleast_2d(arrays.get(name, 0.0)) for name in FEATURES)
             shapes = (len(ties), self.base.X.shape[1]), (len(ties) + 1, len(self.odds))
@@ -218,7 +218,7 @@ class SharedTies(Mixture):
         """Take over what was computed before, for components with new items of these odds (C, m), which have no ties."""
         growth = np.log1p(odds).sum(axis=1)
         if NORMALIZERS in self._kept:
-            made = made._keeping({NORMALIZERS: frozen(self._kept[NORMALIZERS] + growth)})
+            made = made._keeping({NORMALIZERS: self._kept[NORMALIZERS] + growth})
         state = self.touched._state if self._is_prepared or "_state" in vars(self.touched) else None
         if state is None:
             return made
@@ -415,7 +415,7 @@ class SharedTies(Mixture):
         A = ties.sums(which)
         scale, share = together / np.trace(A, axis1=1, axis2=2).clip(tiny), added / together.clip(tiny)
         if np.any(log_tilt):
-            R = np.eye(A.shape[1]) - np.linalg.inv(ties._system(scale[:, None, None] * A))
+            R = np.eye(A.shape[1]) - inverted(ties._system(scale[:, None, None] * A))
         else:
             R = A @ ties._state.N[which]
         tied = np.trace(R, axis1=1, axis2=2)

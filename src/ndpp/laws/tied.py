@@ -156,7 +156,7 @@ class TiedMixture(SharedTies):
     def log_normalizers(self) -> FloatArray:
         """Return log det(I + L_c) of every component."""
         known = self._kept.get(NORMALIZERS)
-        return self._state.log_z if known is None else known
+        return np.array(self._state.log_z if known is None else known)
 
     def tilted_odds(
         self, log_tilt: float | FloatArray, components: Which = slice(None), rows: Which = slice(None)

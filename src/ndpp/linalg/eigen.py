@@ -14,6 +14,7 @@ import numpy as np
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp.linalg.coordinates import Coordinates
 from ndpp.linalg.operations import NUMPY, Array, Operations
+from ndpp.linalg.scaling import inverted
 from ndpp.linalg.size_law import resolvent
 from ndpp.linalg.skew import skew_part, youla
 
@@ -120,7 +121,7 @@ def _of_general(B: Array, ops: Operations) -> EigenBasis:
     every, vectors = np.linalg.eig(ops.numpy(B))
     every, vectors = every.astype(complex), vectors.astype(complex)
     vectors[~(np.linalg.cond(vectors) < 1 / SPECTRUM_TOLERANCE)] = np.eye(B.shape[1])
-    inverses = np.linalg.inv(vectors)
+    inverses = inverted(vectors)
     kept = [np.concatenate([np.flatnonzero(one.imag > 0), np.flatnonzero(one.imag == 0)]) for one in every]
     K = max(map(len, kept))
     values, multiplicity = np.zeros((len(B), K), complex), np.zeros((len(B), K))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ndpp._types import NumberArray
-from ndpp.errors import PrecisionError
+from ndpp.linalg.scaling import inverted
 
 Array: TypeAlias = Any
 """A NumPy array or a torch tensor."""
@@ -46,16 +46,6 @@ def _log_det(A: NumberArray) -> tuple[NumberArray, NumberArray]:
         return log_abs, np.log(sign.astype(complex))
 
 
-def _inverse(A: NumberArray) -> tuple[NumberArray, NumberArray, NumberArray]:
-    try:
-        return np.linalg.inv(A), *_log_det(A)
-    except np.linalg.LinAlgError as error:
-        raise PrecisionError(
-            "the sets that were asked for are so rare, or odds of items so far apart, that a matrix is singular in double precision; "
-            "ask for others"
-        ) from error
-
-
 NUMPY = Operations(
     array=lambda values, like: values,  # NumPy mixes real and complex arrays
     numpy=np.asarray,
@@ -66,5 +56,5 @@ NUMPY = Operations(
     eigh=np.linalg.eigh,
     solve=np.linalg.solve,
     log_det=_log_det,
-    inverse=_inverse,
+    inverse=lambda A: (inverted(A), *_log_det(A)),
 )

@@ -8,7 +8,9 @@ import numpy as np
 from scipy.linalg.lapack import dgetrf, dgetri
 
 from ndpp._types import FloatArray, IntArray, RealArray
+from ndpp.errors import PrecisionError
 
+SINGULAR = "what this has to invert is singular in double precision; scale X, W or the odds towards one"
 EPS = float(np.finfo(np.float64).eps)
 ROUNDING = 16 * EPS
 """Relative rounding error of a few sums of products; per item, what a pivot or singular value may differ from zero by (:mod:`.schur`)."""
@@ -77,6 +79,14 @@ def used_columns(W: RealArray) -> IntArray:
     return np.flatnonzero(W.any(axis=0) | W.any(axis=1))
 
 
+def inverted(A: FloatArray) -> FloatArray:
+    """Return the inverses of regular matrices (…, r, r); raise if rounding makes one of them singular."""
+    try:
+        return np.asarray(np.linalg.inv(A))
+    except np.linalg.LinAlgError:
+        raise PrecisionError(SINGULAR) from None
+
+
 def inverses(systems: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the inverses of matrices (m, r, r), and log |det|, from one elimination each.
 
@@ -94,7 +104,7 @@ def inverses(systems: FloatArray) -> tuple[FloatArray, FloatArray]:
         # In the order of LAPACK, the transpose is changed in place.
         eliminated, pivots, singular = dgetrf(one.T, overwrite_a=True)
         if singular:
-            raise np.linalg.LinAlgError("Singular matrix")
+            raise PrecisionError(SINGULAR)
         log_det[i] += np.log(np.abs(eliminated.diagonal())).sum()
         dgetri(eliminated, pivots, lwork=LAPACK_BLOCK * len(one), overwrite_lu=True)
     out /= scale[:, None, :]

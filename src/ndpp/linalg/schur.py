@@ -29,7 +29,15 @@ import scipy.linalg as sl
 from ndpp._types import FloatArray, NumberArray, RealArray
 from ndpp.linalg.coordinates import Coordinates
 from ndpp.linalg.operations import NUMPY, Array, Operations
-from ndpp.linalg.scaling import ROUNDING, congruence, entry_magnitudes, power_of_two, rounding_of, used_columns
+from ndpp.linalg.scaling import (
+    ROUNDING,
+    congruence,
+    entry_magnitudes,
+    inverted,
+    power_of_two,
+    rounding_of,
+    used_columns,
+)
 
 MAX_LOSS = 1e-7
 """Largest estimated relative error of a result. Estimates are usually ten times too high, or more."""
@@ -88,7 +96,7 @@ def judged_minor(rows: RealArray, W: FloatArray, *, magnitudes: FloatArray) -> t
     most = float(np.linalg.norm(1 / singular) * (2 * np.linalg.norm(floor) / height.min() + unit))
     if most < NEGLIGIBLE:
         return float(log_abs) + log_volume, most
-    inverse, sizes = np.abs(np.linalg.inv(core)).T, np.abs(factor) / height[:, None]
+    inverse, sizes = np.abs(inverted(core)).T, np.abs(factor) / height[:, None]
     errors = np.triu(np.broadcast_to(floor, factor.shape)) / height[:, None]
     columns = np.abs(balanced) @ sizes.T
     change = unit * (sizes @ columns) + errors @ columns + (errors @ (np.abs(balanced.T) @ sizes.T)).T
@@ -203,7 +211,7 @@ def condition_inner_with_background(
 def _without(W: FloatArray, Y: FloatArray, corner: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
     """Return W − W Y(corner + YᵀWY)⁻¹YᵀW and the magnitudes of the terms it is made of."""
     left, right = W @ Y, Y.T @ W
-    inverse = np.linalg.inv(congruence(Y.T, W) if corner is None else corner + congruence(Y.T, W))
+    inverse = inverted(congruence(Y.T, W) if corner is None else corner + congruence(Y.T, W))
     pivots = np.abs(inverse)
     if corner is not None:
         # What the pivots are sums of may be far larger than they are; skew parts leave the diagonal without rounding.
@@ -267,7 +275,7 @@ def eliminate(coords: Coordinates, q: FloatArray) -> Remainder | None:
         return Remainder(np.empty((r, 0)), np.empty((0, 0)), np.empty(0), np.empty(0), null)
     left, right, size = C @ F.T, F @ C, np.abs(F)
     M = schur_complement(C, left, middle, right)
-    inverse = np.abs(np.linalg.inv(middle))
+    inverse = np.abs(inverted(middle))
     loss = ROUNDING * float(np.linalg.norm(inverse * (size @ terms @ size.T).T))
     terms = terms[np.ix_(free, free)] + np.abs(left[free]) @ inverse @ np.abs(right[:, free])
     to_z = np.zeros((r, r - k))

@@ -23,7 +23,7 @@ Cost per sample: that of a set of any size, times the number of proposals. Prepa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import ClassVar
 
@@ -60,7 +60,7 @@ def prepare_limited(law: Law, limits: Sequence[Limit], asked: Asked) -> Sampler:
         raise ImpossibleLimitError(
             f"sets that keep these limits have probability zero: {'; '.join(texts)}", limits=texts
         )
-    return with_engine(made, asked.device)
+    return with_engine(replace(made, asked=asked), asked.device)
 
 
 def _ties(law: Law, limits: Sequence[Limit], asked: Asked) -> Proposer:
@@ -113,6 +113,8 @@ class TiltedKernels:
         left = whole.beside(ids)
         allowed = left.fitting
         allowed[asked.exclude], allowed[ids] = False, True
+        if not allowed.any():  # only the empty set keeps the limits
+            Limits.of(limits, law, size).check(allowed, 0)
         parts = law._plain_components
         rest = [kernel.restrict(_left_of(kernel, allowed, asked)) for kernel in parts]
         room = [(kernel.max_size if size is None else size) - len(ids) for kernel in rest]

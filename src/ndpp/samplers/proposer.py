@@ -153,6 +153,7 @@ class Proposer(Sampler):
     sized: SizedDrawers | None = field(default=None, repr=False)
     expected_proposals: float = np.nan
     engine: Engine | None = field(default=None, repr=False)
+    asked: Asked | None = field(default=None, repr=False)
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted items of the catalogue."""
@@ -219,9 +220,15 @@ class Proposer(Sampler):
 
     @cached_property
     def pilot(self) -> Pilot:
-        """What some proposals show, in a stream of their own."""
+        """What some proposals show, in a stream of their own; raises if no set keeps the limits."""
+        self.check_possible()
         rng = stream(stream_key(0), 0)
         return Pilot.run(len(self.limits), lambda: self.propose_one(rng)[None])
+
+    def check_possible(self) -> None:
+        """Raise if no set keeps the limits, as far as their values show."""
+        if self.asked is not None:
+            self.limits.check_whole(self.kernel, *self.asked[:3])
 
     @property
     def log_bound(self) -> float:

@@ -329,7 +329,7 @@ class TiedEngine(LawEngine):
             self._tables.clear()
             rows, which = self.source.rows, self.components[self.blocks[block]]
             odds = rows.tilted_odds(0.0, which)
-            spectra = of_components(self.q, torch.from_numpy(rows.core).to(self.device), odds)
+            spectra = of_components(self.q, torch.from_numpy(np.array(rows.core)).to(self.device), odds)
             self._tables[block] = spectra, AloneTables.of(odds, self.device)
         return self._tables[block]
 

@@ -60,7 +60,7 @@ class LimitedEngine(LawEngine):
         limits = left.limits
         padded = np.pad(limits.values.T, ((0, 1), (0, 0)))
         arrays = left.theta[at], left.bound[at], padded, limits.low, limits.high
-        theta, bound, values, low, high = (torch.from_numpy(part).to(parts.device) for part in arrays)
+        theta, bound, values, low, high = (torch.from_numpy(np.array(part)).to(parts.device) for part in arrays)
         return cls(sampler, parts.device, parts, theta, bound, values, low, high)
 
     def propose(self, streams: Streams, key: KeyArray, index: Tensor) -> DrawnSets:
@@ -86,7 +86,8 @@ class LimitedEngine(LawEngine):
 
     @cached_property
     def pilot(self) -> Pilot:
-        """What some proposals show, in a stream of their own."""
+        """What some proposals show, in a stream of their own; raises if no set keeps the limits."""
+        self.sampler.check_possible()
         key, parts = stream_key(0), count()
         streams = Streams(key, self.device)
 
