@@ -73,7 +73,7 @@ class Spectrum(NamedTuple):
         if log_minor == -np.inf or (heads.size and not heads[-1, -1] > ZERO_WEIGHT):
             raise PrecisionError(
                 f"the eigenvectors for {wanted} further items could not be computed to tolerance. "
-                "The kernel is too badly scaled for double precision at this size; rescale X, or use a smaller size."
+                "Double precision is not enough for this size; ask for a smaller one, or drop the smallest directions of X."
             )
         return cls(np.ascontiguousarray(vectors.T), chance, heads)
 
