@@ -165,7 +165,7 @@ def draw_among_all(rng: np.random.Generator, V: FloatArray) -> IntArray:
         if not abs(cumulative[-1] - (k - i)) <= TRACE_TOLERANCE * k:
             raise PrecisionError(
                 f"the probabilities of the remaining items sum to {cumulative[-1]:.6g}, not to {k - i}: double precision is not enough "
-                "for this kernel. Rescale X, or drop its smallest directions."
+                "for this kernel. Drop the smallest directions of X."
             )
         a = items[i] = look_up_cdf(cumulative, coin)
         c = V[:, a] @ V - along[:i, a] @ along[:i]
