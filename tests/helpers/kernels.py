@@ -61,6 +61,19 @@ def pair_blocks(sigma: Any) -> Array:
     return block_diag(*([[0.0, s], [-s, 0.0]] for s in sigma))
 
 
+def nearly_skew(part: float, n: int = 9, rank: int = 6, seed: int = 0) -> Case:
+    """A skew W with ``part`` on its diagonal: sets of odd size are about so rare, whatever the scale of L."""
+    rng = np.random.default_rng(seed)
+    X, D = rng.standard_normal((n, rank)), rng.standard_normal((rank, rank))
+    return Case(f"nearly skew, {part:g}", X, skew(D) + part * np.eye(rank))
+
+
+def uneven_pairs(*strengths: float, seed: int = 0) -> Case:
+    """Pairs of these strengths and one item by itself: with (σ, 1/σ), at most 1/(2σ) of all sets have size 4, whatever the scale of L."""
+    X = np.random.default_rng(seed).standard_normal((2 * len(strengths) + 5, 2 * len(strengths) + 1))
+    return Case(f"pairs of {strengths}", X, block_diag(pair_blocks(strengths), np.eye(1)))
+
+
 def eighths(rng: np.random.Generator, *shape: int, most: int = 8) -> Array:
     """Random multiples of 1/8 in [−most/8, most/8]."""
     return rng.integers(-most, most + 1, shape) / 8.0

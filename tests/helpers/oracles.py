@@ -208,6 +208,13 @@ class ExactLaw:
         """e_0..e_n."""
         return self._sums(())[0]
 
+    def of_size(self, size: int) -> Law:
+        """P(S) of every set of one size."""
+        with mpmath.workdps(DIGITS):
+            sets = {S: self.minors[mask_of(S)] for S in combinations(range(self.n_items), size)}
+            total = sum(sets.values())
+            return {S: float(mpmath.mpf(value) / total) for S, value in sets.items() if value}
+
     def _sums(self, given: Iterable[int]) -> tuple[list[mpmath.mpf], list[list[mpmath.mpf]]]:
         """Σ det L_S over S ⊇ given with |S| = k, for every k; and the same over S ∋ a, for every item a."""
         n, inside = self.n_items, mask_of(given)

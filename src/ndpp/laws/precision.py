@@ -16,18 +16,23 @@ MARGIN = 8.0
 FREE = "the probabilities of sets of any size"
 
 
-def say_precision(error: float, what: str, *, stacklevel: int = 3) -> None:
+ADVICE = "Ask for a smaller size, rescale X, or drop its smallest directions."
+ADVICE_ON_SIZES = (
+    "Ask for a smaller size, an even one if W is nearly skew, or drop small directions of X; rescaling X does not help."
+)
+
+
+def say_precision(error: float, what: str, *, stacklevel: int = 3, advice: str = ADVICE) -> None:
     """Warn or raise if the estimated relative error of ``what`` is too large."""
     if error == np.inf:
         raise PrecisionError(f"{what} are beyond double precision; ask for others, or rescale the distribution")
     if error > REFUSE_ERROR:
         raise PrecisionError(
-            f"{what} depend on directions of X too small for double precision (relative error about {error:.1g}). "
-            "Ask for a smaller size, rescale X, or drop its smallest directions."
+            f"{what} depend on directions of X or parts of W too small for double precision (relative error about {error:.1g}). {advice}"
         )
     if error > WARN_ERROR:
         warnings.warn(
-            f"{what}: the smallest directions of X leave a relative error of about {error:.1g}",
+            f"{what}: small directions of X, or parts of W, leave a relative error of about {error:.1g}",
             PrecisionWarning,
             stacklevel=stacklevel,
         )

@@ -26,7 +26,7 @@ from ndpp.baskets import Baskets
 from ndpp.laws.batched import Form, log_dets
 from ndpp.laws.frame import of_components
 from ndpp.laws.part import NOTHING_LEFT, Part, Parts, SizedPart
-from ndpp.laws.precision import FREE, never_together, say_precision
+from ndpp.laws.precision import ADVICE_ON_SIZES, FREE, never_together, say_precision
 from ndpp.laws.support import ItemRows
 from ndpp.linalg.scaling import quadratic_forms
 from ndpp.linalg.schur import condition_inner_with_background, judged_minor
@@ -177,7 +177,7 @@ class WeighedSets(ItemRows):
         if size is None:
             return self._log_alone + self.free_law(self._q(tied)).log_weight
         value, error = self._log_elementary(size, tied)
-        say_precision(error, f"sets of size {size}")
+        say_precision(error, f"sets of size {size}", advice=ADVICE_ON_SIZES)
         return value
 
     def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:

@@ -17,7 +17,7 @@ import torch
 import goodness
 import oracles
 from devices import drawn_by, on_devices
-from kernels import AWKWARD, BY_NAME, Case
+from kernels import AWKWARD, BY_NAME, Case, nearly_skew, uneven_pairs
 from ndpp import LowRankKernel
 from ndpp.errors import PrecisionError
 from ndpp.linalg.coordinates import Coordinates
@@ -36,6 +36,18 @@ from ndpp.samplers.gpu.schedule import Stage
 on = partial(drawn_by, ExactEngine)
 DRAWS = 1000
 SYMMETRIC = [case for case in AWKWARD if np.array_equal(case.W, case.W.T)]
+
+
+# -- sizes that are rare at every scale of a kernel ------------------------------------------------------------------------------
+
+
+@on_devices
+@pytest.mark.parametrize(("case", "size"), [(nearly_skew(1e-6), 3), (uneven_pairs(1e5, 1e-5), 4)], ids=str)
+def test_rare_sizes_are_drawn(case: Case, size: int, device: str):
+    """The CPU completes samples that no circle of the device suits."""
+    draws = on(device, Exact.prepare(case.kernel, size=size)).sample(DRAWS, rng=3)
+    goodness.assert_law(draws.baskets, oracles.exact_law(case.X, case.W).of_size(size))
+    assert draws.info["on_cpu"].any()
 
 
 # -- any size, by clocks -----------------------------------------------------------------------------------------------------

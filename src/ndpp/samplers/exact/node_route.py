@@ -1,6 +1,11 @@
 """The route ``nodes``: items one by one from circles of node matrices (:mod:`.nodes`), for every kernel.
 
 It also draws what other routes leave unfinished.
+
+Sizes that are rare at every radius, such as odd ones of a kernel that is nearly skew, leave no circle many digits. There the error is
+bounded, by what rounding does to the distribution of sizes (:func:`~ndpp.linalg.size_law.rounding_error`) divided by the surviving
+fraction. Up to ``REFUSE_ERROR`` for the first item, and ``MOST_ERROR`` later, items are drawn from the nearest M that keeps
+0 ⪯ sym M ⪯ I and M q_Y = 0 (:func:`bounded`).
 """
 
 from __future__ import annotations
@@ -12,17 +17,23 @@ import numpy as np
 
 from ndpp._types import FloatArray, IntArray
 from ndpp.errors import PrecisionError
+from ndpp.laws.precision import REFUSE_ERROR
 from ndpp.linalg.coordinates import Coordinates
 from ndpp.linalg.scaling import ROUNDING
-from ndpp.linalg.schur import MAX_LOSS, eliminate
+from ndpp.linalg.schur import MAX_LOSS, eliminate, row_basis
+from ndpp.linalg.size_law import rounding_error
 from ndpp.linalg.skew import symmetric_part
 from ndpp.samplers.exact.nodes import Inclusion, Nodes, given_items
-from ndpp.samplers.exact.plan import PLANNED, Tolerances, plan_anew, plan_next, unbiased_count
+from ndpp.samplers.exact.plan import PLANNED, RUNG_STEP, Tolerances, plan_anew, plan_next, unbiased_count
 from ndpp.samplers.exact.routes import CircleReport, Done, Target, Unfinished
 
 TOLERANCES = Tolerances()
 MAX_CIRCLES = 8
 """How many circles are tried for one item before the sampler gives up."""
+KEPT = 0.25
+"""Part of the surviving fraction so far with which a sample stays on a circle, if no other can be planned."""
+MOST_ERROR = 100 * REFUSE_ERROR
+"""Largest bound within a sample. A sample counts with its probability, and those with items so far that are rare have larger bounds."""
 NO_INCLUSION = Inclusion(np.empty((0, 0)), 0.0, 0.0)
 
 
@@ -50,6 +61,33 @@ class State(NamedTuple):
         return self._replace(report=CircleReport(number + recentred, error, fraction))
 
 
+class Bounded(NamedTuple):
+    """The nearest M that can be one, a bound of its error by rounding, and what the monitors show of it."""
+
+    inclusion: Inclusion
+    bound: float
+    seen: float
+
+    def is_drawn_from(self, most: float) -> bool:
+        """Whether the error is known, and at most this."""
+        return self.seen <= max(self.bound, TOLERANCES.trace) and self.bound <= most
+
+    def refusal(self, size: int, n_given: int) -> PrecisionError:
+        """Return the error that says why nothing is drawn, and what helps."""
+        error, given = max(self.bound, self.seen), f" that contain the {n_given} items so far" if n_given else ""
+        if self.inclusion.fraction < TOLERANCES.fraction:
+            share = max(self.inclusion.fraction, 0.0)
+            why = (
+                f"of all sets{given}, no more than about {share:.1g} have size {size}, however X is scaled, and the rounding errors of the "
+                "others are too large beside that. Ask for another size."
+            )
+        else:
+            why = "some directions of X are too small. Drop them, or ask for a smaller size."
+        return PrecisionError(
+            f"the probabilities of the next item have errors of up to {error:.1g} in double precision, too large to draw from: {why}"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class NodesRoute:
     """Draws ``wanted`` items in addition to the given ones. Its circles are those of the target's ladder."""
@@ -68,6 +106,11 @@ class NodesRoute:
         """Draw all items."""
         state, proposals = self.complete(rng, self.start())
         return Done(state.rows, proposals, state.report)
+
+    @property
+    def power(self) -> int:
+        """The size of a sample, given items included."""
+        return len(self.target.given) + self.wanted
 
     @property
     def n_bytes(self) -> int:
@@ -119,12 +162,12 @@ class NodesRoute:
             state = state._replace(nodes=Nodes(state.nodes.Z.copy(), state.nodes.log_w), owned=True)
         nodes, inclusion = state.nodes.condition(q[0], keep=keep)
         if not _trustworthy(inclusion, left):
-            return self._recentre(state._replace(nodes=nodes))[0]
+            return self._recentre(state._replace(nodes=nodes, inclusion=inclusion))[0]
         return state._replace(nodes=nodes, inclusion=inclusion).monitored(left)
 
     def _nodes(self, state: State, rung: int, count: int) -> Nodes:
         circle = self.target.ladder.circle(rung, count)
-        log_w = circle.log_w - (len(self.target.given) + self.wanted) * circle.log_t
+        log_w = circle.log_w - self.power * circle.log_t
         return given_items(circle.Z, log_w, state.q) if len(state.q) else Nodes(circle.Z, log_w)
 
     def _recentre(self, state: State) -> tuple[State, int]:
@@ -132,12 +175,29 @@ class NodesRoute:
         left, ladder = self.wanted - len(state.rows), self.target.ladder
         chosen = np.concatenate([ladder.given, state.q])
         steps, count = plan_next(state.nodes.log_w, left, PLANNED)
-        rung, count = (state.rung + steps, count) if count else plan_anew(ladder.coords, chosen, left)
-        inclusion = NO_INCLUSION
+        most = MOST_ERROR if len(state.rows) else REFUSE_ERROR
+        n_nodes, fraction = 2 * len(state.nodes.log_w), state.inclusion.fraction
+        if not count and n_nodes > ladder.coords.rank and fraction > KEPT * state.report.fraction:
+            found = bounded(ladder.coords, chosen, state.rung, state.inclusion, left)
+            if found.is_drawn_from(most):
+                return state._replace(inclusion=found.inclusion).monitored(left), n_nodes
+        anew = None if count else plan_anew(ladder.coords, chosen, left)
+        rung, count = anew or (state.rung + steps, count)
+        lost: Bounded | None = None
         for attempt in range(MAX_CIRCLES):
             nodes = self._nodes(state, rung, count)
             inclusion = nodes.inclusion()
-            if _trustworthy(inclusion, left):
+            good = _trustworthy(inclusion, left)
+            is_full = count > ladder.coords.rank or attempt == MAX_CIRCLES - 1
+            if not good and is_full and lost is None:
+                last = last_inclusion(ladder.coords, chosen) if left == 1 else None
+                if last is not None:
+                    return state._replace(inclusion=last).monitored(left, recentred=True), count
+                rung, count = (anew or plan_anew(ladder.coords, chosen, left))[0], unbiased_count(ladder.coords.rank)
+                nodes = self._nodes(state, rung, count)
+                lost = bounded(ladder.coords, chosen, rung, nodes.inclusion(), left)
+                inclusion, good = lost.inclusion, lost.is_drawn_from(most)
+            if good:
                 state = state._replace(rung=rung, nodes=nodes, inclusion=inclusion, owned=len(state.q) > 0)
                 return state.monitored(left, recentred=True), count
             # First more nodes, up to where the rule is unbiased; then other radii, away from a pole that may be close.
@@ -145,14 +205,8 @@ class NodesRoute:
                 count = min(2 * count, unbiased_count(ladder.coords.rank))
             else:
                 rung += (1, -2, 3, -4, 5, -6, 7, -8)[attempt]
-        last = last_inclusion(ladder.coords, chosen) if left == 1 else None
-        if last is not None:
-            return state._replace(inclusion=last).monitored(left, recentred=True), count
-        raise PrecisionError(
-            f"the probabilities of the next item could not be computed to tolerance after {MAX_CIRCLES} attempts "
-            f"(trace {inclusion.trace:.12g}, expected {left}; surviving fraction {inclusion.fraction:.1g}). "
-            "The kernel is too badly scaled for double precision at this size; rescale X, or use a smaller size."
-        )
+        assert lost is not None
+        raise lost.refusal(self.power, len(chosen))
 
     def _check_chosen(self, state: State) -> None:
         """Raise unless M gives items already chosen probability zero."""
@@ -160,8 +214,8 @@ class NodesRoute:
         excess = np.abs(chosen @ state.inclusion.M).max(initial=0.0)
         if excess > TOLERANCES.chosen:
             raise PrecisionError(
-                f"M q must be zero for every item already chosen; it is off by {excess:.1g}. "
-                "Double precision is not enough for this kernel at this size; rescale X, or use a smaller size."
+                f"M q must be zero for every item already chosen; it is off by {excess:.1g}: double precision is not enough "
+                f"for sets of size {self.power} of this kernel. Ask for another size, or drop the smallest directions of X."
             )
 
 
@@ -179,3 +233,22 @@ def last_inclusion(coords: Coordinates, chosen: FloatArray) -> Inclusion | None:
     largest = float(np.abs(given.to_z).max() ** 2 * given.magnitudes.max())
     is_exact = len(chosen) == 0  # the symmetric part of B is computed apart from its skew part
     return Inclusion(M / trace, 1.0, 1.0) if is_exact or ROUNDING * largest < MAX_LOSS * trace else None
+
+
+def bounded(coords: Coordinates, chosen: FloatArray, rung: int, inclusion: Inclusion, left: int) -> Bounded:
+    """Return what M of the circle on this rung, with so many nodes that the rule is unbiased, says of the distribution of the next item."""
+    M, trace, fraction = inclusion
+    if not (np.isfinite(M).all() and fraction > 0):
+        return Bounded(inclusion, np.inf, np.inf)
+    basis = row_basis(chosen)[0]
+    values, vectors = np.linalg.eigh(_without(symmetric_part(M), basis))
+    nearest = _without((vectors * values.clip(0, 1)) @ vectors.T, basis)
+    seen = max(abs(trace - left), float(np.linalg.norm(symmetric_part(M) - nearest)))
+    bound = rounding_error(coords, np.exp(rung * RUNG_STEP), chosen) / fraction
+    return Bounded(Inclusion(nearest, trace, fraction), bound, seen)
+
+
+def _without(M: FloatArray, basis: FloatArray) -> FloatArray:
+    """Return M on the complement of a span, on both sides."""
+    M = M - basis.T @ (basis @ M)
+    return M - (M @ basis.T) @ basis

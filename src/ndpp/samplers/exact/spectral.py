@@ -73,7 +73,7 @@ class Spectrum(NamedTuple):
         if log_minor == -np.inf or (heads.size and not heads[-1, -1] > ZERO_WEIGHT):
             raise PrecisionError(
                 f"the eigenvectors for {wanted} further items could not be computed to tolerance. "
-                "The kernel is too badly scaled for double precision at this size; rescale X, or use a smaller size."
+                "Double precision is not enough for this size; ask for a smaller one, or drop the smallest directions of X."
             )
         return cls(np.ascontiguousarray(vectors.T), chance, heads)
 
@@ -165,7 +165,7 @@ def draw_among_all(rng: np.random.Generator, V: FloatArray) -> IntArray:
         if not abs(cumulative[-1] - (k - i)) <= TRACE_TOLERANCE * k:
             raise PrecisionError(
                 f"the probabilities of the remaining items sum to {cumulative[-1]:.6g}, not to {k - i}: double precision is not enough "
-                "for this kernel. Rescale X, or drop its smallest directions."
+                "for this kernel. Drop the smallest directions of X."
             )
         a = items[i] = look_up_cdf(cumulative, coin)
         c = V[:, a] @ V - along[:i, a] @ along[:i]
