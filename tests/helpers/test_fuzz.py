@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
 
 import fuzz
 import fuzz_kernels
+import fuzz_laws
 import only_posix
+from fuzz_laws import Tally
+from law_conditions import Case
 from ndpp import LowRankKernel
 
 ONCE_WRONG = [68, 109, 151, 199, 214, 216, 223, 6032]
 """Kernels that earlier versions were silently wrong about."""
+
+
+ASKED_IN_VAIN = [0, 1, 51, 57]
+"""Laws under conditions, about which earlier versions raised errors, or guessed without a word."""
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +41,27 @@ def test_cases(kind: str, count: int):
 @pytest.mark.parametrize("seed", ONCE_WRONG)
 def test_kernels_that_were_wrong_once(seed: int):
     assert fuzz.run_case("kernels", seed) is None
+
+
+@pytest.mark.parametrize("seed", ASKED_IN_VAIN)
+def test_conditions_that_had_no_answer_once(seed: int):
+    assert fuzz.run_case("conditions", seed) is None
+
+
+def test_draws_under_conditions_have_uniform_p_values(monkeypatch: pytest.MonkeyPatch):
+    """A negative control: samples of another law under the same conditions."""
+    monkeypatch.setattr(Tally, "p_values", [])
+    monkeypatch.setattr(fuzz_laws, "N_DRAWN", 200)
+    for seed in (*range(12), 31):
+        assert fuzz.run_case("draws", seed) is None
+    assert len(Tally.p_values) > 6
+    right = Case.ask
+
+    def wrong(case: Case, verb: str, *args: Any, **options: Any) -> Any:
+        return right(case._replace(forgets=frozenset(case.said)), verb, *args, **options)
+
+    monkeypatch.setattr(Case, "ask", wrong)
+    assert any(fuzz.run_case("draws", seed) for seed in range(12))
 
 
 @only_posix.signals

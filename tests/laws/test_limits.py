@@ -154,15 +154,17 @@ WITHOUT_STEPS = np.array([np.sqrt(2), np.sqrt(3), np.e, np.pi, np.sqrt(7), np.lo
 
 
 def test_estimates_say_so_whatever_is_asked():
-    entry = entries(KIND["tied mixture"], BASES[0])[0]
-    law, limit = entry.law, Limit(WITHOUT_STEPS, most=5.0)
+    law, limit = entries(KIND["tied mixture"], BASES[0])[0].law, Limit(WITHOUT_STEPS, most=5.0)
+    under = law.under(law.ask(limits=[limit]))
     asked = {
-        "log_prob": ([2],), "log_probs": ([[2], [0, 1]],), "size_distribution": (), "sizes_with": ([1],), "log_containment": ([1],),
-        "responsibilities": ([1],), "inclusion_probabilities": (), "pair_probabilities": ([0, 1],), "component_inclusions": (),
+        "log_prob": ([2],), "log_probs": ([[2], [0, 1]],), "size_distribution": (), "log_containment": ([1],),
+        "inclusion_probabilities": (), "component_inclusions": (),
     }  # fmt: skip
     for verb, args in asked.items():
         with pytest.warns(PrecisionWarning, match="estimated from 1000 samples, with standard errors up to 0.0"):
-            getattr(law, verb)(*args, limits=[limit])
+            getattr(under, verb)(*args)
+    with pytest.warns(PrecisionWarning, match="are estimated"):
+        law.responsibilities([1], limits=[limit])
     assert len(law.sample(5, limits=[limit], rng=0)) == 5  # draws are exact, and say nothing
 
 

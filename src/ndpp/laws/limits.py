@@ -22,8 +22,8 @@ MANY_ITEMS, LEVELS = 3000, 100
 """Of more items, values that are not whole numbers are rounded to so many levels to see whether limits contradict each other."""
 LEAST_VALUE, MOST_VALUE = 1e-100, 1e100
 """Values of items whose squares are still numbers."""
-LONGEST = 1.0
-"""Seconds after which it stays open whether whole items keep limits."""
+MOST_NODES = 1000
+"""Branches of a search after which it stays open whether whole items keep limits."""
 SLACK = 1e-9
 """Sums of values count as equal to a bound if they differ by this part of it: 0.1 + 0.2 is at most 0.3."""
 
@@ -259,7 +259,7 @@ class Limits:
             return bool((b >= 0).all())
         found = milp(
             np.zeros(len(counts)), constraints=LinearConstraint(A, ub=b), bounds=Bounds(0, counts),
-            integrality=np.full(len(counts), int(whole)), options={"time_limit": LONGEST} if whole else {},
+            integrality=np.full(len(counts), int(whole)), options={"node_limit": MOST_NODES} if whole else {},
         )  # fmt: skip
         return bool(found.status != 2)  # 2: infeasible
 
