@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
+import base64
 import json
-import re
 import tracemalloc
 import warnings
+import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from safetensors.numpy import save_file
 from scipy.optimize import brentq
 
 import law_table
 from law_table import BASES, KIND, KINDS, Kind
-from ndpp import Baskets, Customers, Mixture, recommend
+from ndpp import Baskets, Customers, LowRankKernel, Mixture, recommend
 from ndpp.baskets.orders import Orders
 from ndpp.customers import Habits
 from ndpp.customers.cases import Cases
 from ndpp.customers.store import CustomerCounts, Layers, Trips
-from ndpp.errors import BusyFileError, DataWarning, InvalidInputError, ModelFileError
+from ndpp.errors import BusyFileError, DataWarning, InvalidInputError, ModelFileError, UncheckedModelWarning
 
 DAY = np.timedelta64(86400, "s")
 START = np.datetime64("2026-01-05", "s")  # a Monday
 HABITS = [Habits(0.8, False, 2.0, 0.7), Habits(0.8, True, 2.0, 0.7), Habits(0.8, False, 2.0, 0.7, evenness=0.5)]
+OF_0_2 = (
+    b"c-oDU%}xR_5XV717!%*2>3JpH4`A_vUW`5fCzosr+YODoE!h?$Atbzpo;~|AK8-i0v-kl)p-"
+    b"DUQpH6?7ncdst2CfB7(^6QTam&+`UXleJ&y3Zjs0=8&Na%!*q%{esd)Df;J(Ban2#@%z#XQ1V9e04IW<>$fI>?3|NoXaey0Y#maB^v_$ecjH(j|<wvf`<xFX~94#}7{W-"
+    b"EPSIC}PZoRVuA0F)yrjDUFd@VaRu(f{#Q|*O|~#7C^xo=Aw42;0YZr!Kb;dN^V_$Dw|F(emefXOCLc3-sSidDx(roZG{uc?0hQR&0QyQPt1g)z7L^milfwdZiF>BG>-"
+    b"()&>;$L?EipZ7a)i{5-}tgA=D;ea0nrS8rmHs;25`x2!jnov<uOO&)f|VG1fC>w-"
+    b"`5vFuH+9;uskvH+u*>8;N6&^y)^wzW*Ky{EWLmz0NmCW?PIwyp0I|Lih|uvLu8w*6V0(Pu6yI{wC3Re?_}$p2B(6fRi+@8)wa5Z=8L3{^*CH!427cr`_gCjr8af9n=T("
+)
+"""The file of ann, twice with rye and once with tea, and bob with milk and tea, as ndpp 0.2.0 wrote it."""
 both_decays = pytest.mark.parametrize("habits", HABITS, ids=["by basket", "by time", "evenly"])
 
 
@@ -283,6 +294,22 @@ def test_histories_without_times_are_spaced_as_usual() -> None:
 # ---- counts, updates and files --------------------------------------------------------------------------------------
 
 
+def write_version_1(path: Path, store: CustomerCounts, **facts: Any) -> None:
+    """Write a file as versions before 0.3 did."""
+    arrays = {name: np.asarray(values) for name, values in store._asdict().items()}
+    arrays["ids"] = np.frombuffer(store.ids.tobytes(), np.uint8).reshape(len(store.ids), -1)
+    known = {
+        "habits": HABITS[0],
+        "report": {},
+        "contexts": {},
+        "clock": int(store.last.max()),
+        "n_items": 8,
+        "n_missions": 3,
+    }
+    text = json.dumps({**known, "labels": [f"item {a}" for a in range(8)], **facts})
+    save_file(arrays, path, {"customers": text, "format": "ndpp-customers", "format_version": "1"})
+
+
 def assert_same(found: Customers, expected: Customers, names: list[str]) -> None:
     for name in names:
         mine, wanted = found.factors(name), expected.factors(name)
@@ -424,14 +451,69 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
     Customers(law, HABITS[0]).update(orders_of(law)).save(path)
     whole = path.read_bytes()
     for data, why in [(whole[:-9], "truncated"), (b"", "truncated"), (whole.replace(b"ndpp-customers", b"ndpp-customerz"), "does not hold"),
-                      (whole.replace(b'"format_version": "1"', b'"format_version": "9"'), "version 9"),
-                      (whole.replace(b'\\"clock\\"', b'\\"clack\\"'), "header is corrupt"),
-                      (whole.replace(b'"mass"', b'"mess"'), "expected the arrays")]:  # fmt: skip
+                      (whole.replace(b'"format_version":"2"', b'"format_version":"9"'), "version 9"),
+                      (whole.replace(b'"format_version":"2"', b'"format_version":"1"'), "unknown fields"),
+                      (whole.replace(b'\\"clock\\"', b'\\"clack\\"'), "does not match its digest"),
+                      (whole.replace(b"item 3", b"item 9"), "does not match its digest"),
+                      (whole[:-1] + bytes([whole[-1] ^ 1]), "ids are not ascending|ids does not match its checksum")]:  # fmt: skip
+        assert data != whole
         path.write_bytes(data)
         with pytest.raises(ModelFileError, match=why):
             Customers.load(path, law)
     with pytest.raises(FileNotFoundError):
         Customers.load(tmp_path / "none", law)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("counts", np.nan, "counts are not finite"),
+        ("counts", -1.0, "counts are not finite"),
+        ("mass", np.inf, "mass are not finite"),
+        ("missions", -0.5, "missions are not finite"),
+        ("items", 8, "items are not those"),
+        ("items", -2, "items are not those"),
+        ("indptr", 10**9, "wrong length|not ascending"),
+        ("ids", b"zzz", "ids are not ascending"),
+        ("ids", b"\xff", "utf-8"),
+        ("habits", [np.nan, False, 2.0, 0.7], "header is damaged"),
+        ("habits", [0.8, False, 2.0, 0.7, 0, 0, 0, 0, 0], "header is damaged"),
+        ("labels", ["item 1"] * 8, "header is damaged"),
+        ("clock", 2**70, "header is damaged"),
+        ("n_items", "eight", "damaged"),
+    ],
+)
+def test_what_no_customer_can_have_is_refused(tmp_path: Path, name: str, value: Any, why: str) -> None:
+    """In files of older versions, without a digest, and in files whose digest and checksums were made anew."""
+    law, path = shop(), tmp_path / "shop.customers"
+    customers = Customers(law, HABITS[0]._replace(mission_prior=2.0)).update(orders_of(law))
+    store = customers.layers.base
+    if name in store._fields:
+        array = getattr(store, name).copy()
+        array[(-1 if value == b"\xff" else 1,) * array.ndim] = value
+        store = store._replace(**{name: array})
+        layers = Layers(store, CustomerCounts.blank(np.empty(0, "S1"), 3))
+        if name not in ("ids", "indptr"):  # with those, nothing can be written
+            replace(customers, layers=layers).save(path)
+            with pytest.raises(ModelFileError, match=why):
+                Customers.load(path, law)
+        write_version_1(path, store)
+    else:
+        write_version_1(path, store, **{name: value})
+    with pytest.raises(ModelFileError, match=why):
+        Customers.load(path, law)
+
+
+def test_files_of_ndpp_0_2_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "old.customers"
+    path.write_bytes(zlib.decompress(base64.b85decode(OF_0_2)))
+    law = LowRankKernel(np.eye(3), np.diag([1.0, 0.5, 0.5]), labels=["milk", "rye", "tea"])
+    with pytest.warns(UncheckedModelWarning):
+        found = Customers.load(path, law)
+    assert found.factors("ann") == pytest.approx({"rye": 1.3256029758460395, "tea": 1.150263617777015})
+    found.save(path)
+    again = Customers.load(path, law)
+    assert_same(again, found, ["ann", "bob"])
 
 
 def test_files_have_one_writer_and_survive_a_failed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -592,12 +674,9 @@ def test_small_baskets_count_for_more_where_they_tell_more() -> None:
 def test_files_of_before_evenness_are_read(tmp_path: Path) -> None:
     law, path = shop(), tmp_path / "shop.customers"
     customers = Customers(law, HABITS[0]).update(orders_of(law))
-    customers.save(path)
-    whole = path.read_bytes()
-    old = whole.replace(b"null, 1.0, 0.0]", b"null, 1.0     ]")
-    assert old != whole
-    path.write_bytes(old)
-    found = Customers.load(path, law)
+    write_version_1(path, customers.layers.base, habits=HABITS[0][:-1])
+    with pytest.warns(UncheckedModelWarning, match="written by ndpp 0.2, without a digest"):
+        found = Customers.load(path, law)
     assert found.habits == HABITS[0]
     assert_same(found, customers, ["c1", "c2"])
 
@@ -631,17 +710,12 @@ def test_contexts_of_older_files_are_dropped_and_said(tmp_path: Path) -> None:
     """Version 0.2 wrote how missions depend on weekdays and seasons; a law knows that now."""
     law = shop()
     path, customers = tmp_path / "shop.customers", Customers(law, HABITS[0]).update(orders_of(law))
-    customers.save(path)
-    whole = path.read_bytes()
-    old = re.sub(
-        rb'\\"contexts\\": {}, \\"clock\\": (\d+),', rb'\\"contexts\\": {\\"season\\": {}}, \\"clock\\": \1,', whole
-    )
-    size, start = int.from_bytes(whole[:8], "little"), len(old) - len(whole)
-    header = old[8 : 8 + size + start].rstrip()
-    header += b" " * (-len(header) % 8)
-    path.write_bytes(len(header).to_bytes(8, "little") + header + whole[8 + size :])
-    with pytest.warns(
-        DataWarning, match=r"depend on season, which is left out: a law knows that now. .*context=\['season'\]"
+    write_version_1(path, customers.layers.base, contexts={"season": {}})
+    with (
+        pytest.warns(UncheckedModelWarning),
+        pytest.warns(
+            DataWarning, match=r"depend on season, which is left out: a law knows that now. .*context=\['season'\]"
+        ),
     ):
         found = Customers.load(path, law)
     assert_same(found, customers, ["c1", "c2"])

@@ -17,14 +17,14 @@ import numpy as np
 from ndpp._types import Items, RngLike
 from ndpp._validation import check_items
 from ndpp.baskets import Baskets
-from ndpp.baskets.labels import many, places
+from ndpp.baskets.labels import check_labels, many, places
 from ndpp.baskets.orders import Orders
 from ndpp.customers import store as stores
 from ndpp.customers.cases import MAX_CHANCES
 from ndpp.customers.fitting import MIN_CUSTOMERS, fit_habits, halves
 from ndpp.customers.people import Customer, Habits, People, Time, at_time, best_sparse, posterior, read_time
 from ndpp.customers.store import NEVER, WEEK, CustomerCounts, IdArray, Layers, Trips, encoded
-from ndpp.errors import DataWarning, InvalidInputError
+from ndpp.errors import DataWarning, InvalidInputError, UncheckedModelWarning
 from ndpp.inference.ranking import DAMPING, OrderOptions, Rule
 from ndpp.inference.recommendation import Recommendation, Recommendations
 from ndpp.inference.scores import scores_of_one, scores_or_nan
@@ -364,22 +364,28 @@ class Customers:
 
         Customers are read from the file when they are asked for, so that a million of them take little memory.
         """
-        store, about = stores.read(path)
+        store, facts, is_sealed = stores.read(path)
         try:
-            facts = json.loads(about["customers"])
-            labels = facts["labels"] and tuple(facts["labels"])
+            labels = check_labels(facts["labels"], facts["n_items"])
             layers = replace(NOBODY, base=store)
-            made = cls(Law.required(law), Habits(*facts["habits"]), facts["report"], facts["clock"], layers)
-            if dropped := list(facts["contexts"]):
-                warnings.warn(
-                    f"{os.fspath(path)!r} says how missions depend on {' and '.join(dropped)}, which is left out: a law knows that now. "
-                    f"Fit it with context={dropped!r}",
-                    DataWarning,
-                    stacklevel=2,
-                )
-            return made._moved(law, Catalogue(facts["n_items"], labels), facts["n_missions"])
-        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as reason:
-            raise stores.bad(path, f"its header is corrupt ({reason!r}). Copy it again") from None
+            clock, report = np.int64(facts["clock"]).item(), dict(facts["report"])
+            made = cls(Law.required(law), Habits.checked(facts["habits"]), report, clock, layers)
+            dropped, n_missions = list(facts["contexts"]), int(facts["n_missions"])
+        except (KeyError, TypeError, ValueError, OverflowError) as reason:
+            raise stores.bad(path, f"its header is damaged ({reason!r}); {stores.CORRUPT}") from None
+        if not is_sealed:
+            text = (
+                "was written by ndpp 0.2, without a digest: not all changes would be noticed. Save it again to add one."
+            )
+            warnings.warn(f"{os.fspath(path)!r} {text}", UncheckedModelWarning, stacklevel=2)
+        if dropped:
+            warnings.warn(
+                f"{os.fspath(path)!r} says how missions depend on {' and '.join(dropped)}, which is left out: a law knows that now. "
+                f"Fit it with context={dropped!r}",
+                DataWarning,
+                stacklevel=2,
+            )
+        return made._moved(law, Catalogue(facts["n_items"], labels), n_missions)
 
     # -- inside --------------------------------------------------------------------------------------------------------------
 

@@ -9,8 +9,10 @@ filter (8 bytes per customer; a new order is taken for a known one once in some 
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import json
 import os
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
@@ -25,23 +27,32 @@ from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, TimeArray, Wo
 from ndpp.baskets import Baskets
 from ndpp.baskets.orders import Orders
 from ndpp.errors import InvalidInputError, ModelFileError
-from ndpp.laws.header import read_raw
+from ndpp.laws.header import NO_DIGEST, digest, read_raw, seal
 
 IdArray: TypeAlias = NDArray[np.bytes_]
 SingleArray: TypeAlias = NDArray[np.float32]
 FORMAT = "ndpp-customers"
-VERSION = 1
+VERSION = 2
+"""The newest version that this library reads; files of version 1 have no digest."""
+OLD_FIELDS = {"customers", "format", "format_version"}
+"""The fields of files of version 1."""
+CORRUPT = "it is corrupt. Copy it again from where it came"
+TYPES = {"indptr": ("I64", 1), "last": ("I64", 1), "seen": ("U64", 1), "items": ("I32", 1), "counts": ("F32", 1), "mass": ("F32", 1),
+         "missions": ("F32", 2), "ids": ("U8", 2)}  # fmt: skip
+"""The arrays of a file: their types and numbers of dimensions."""
 MAX_ID_BYTES = 256
 """Longest id of a customer."""
 N_REMEMBERED = 4
 """Orders without times that are recognised if they come again, the last ones of each customer."""
 BLOCK = 1024
 """Customers that are in memory at a time while a file is written, and orders whose missions are."""
+CHECKED = 2**14
+"""Entries of a file that are in memory at a time while it is checked."""
 NEVER = np.iinfo(np.int64).min
 WEEK = 7 * 86400
 MARK_BITS = 4
 """Bits of an order in the Bloom filter."""
-CODES = {"U8": np.uint8, "I32": np.int32, "F32": np.float32, "I64": np.int64, "U64": np.uint64, "F64": np.float64}
+CODES = {"U8": np.uint8, "I32": np.int32, "F32": np.float32, "I64": np.int64, "U64": np.uint64}
 
 
 def encoded(ids: Sequence[object] | WordArray) -> IdArray:
@@ -258,24 +269,29 @@ def write(path: str | os.PathLike[str], layers: Layers, metadata: Mapping[str, s
     sizes = np.concatenate([np.diff(layers.base.indptr), np.diff(layers.changed.indptr)])[at]
     n, total, nobody = len(at), int(sizes.sum()), layers.rows(at[:0])
     width, columns = nobody.ids.itemsize, nobody.missions.shape[1]
-    shapes: dict[str, tuple[str, tuple[int, ...]]] = {
-        "indptr": ("I64", (n + 1,)), "last": ("I64", (n,)), "seen": ("U64", (n,)), "items": ("I32", (total,)),
-        "counts": ("F32", (total,)), "mass": ("F32", (n,)), "missions": ("F32", (n, columns)),
-        "ids": ("U8", (n, width)),
+    shapes: dict[str, tuple[int, ...]] = {
+        **dict.fromkeys(TYPES, (n,)), "indptr": (n + 1,), "items": (total,), "counts": (total,),
+        "missions": (n, columns), "ids": (n, width),
     }  # fmt: skip
-    ends = np.cumsum([0, *(int(np.prod(shape)) * np.dtype(CODES[code]).itemsize for code, shape in shapes.values())])
-    header: dict[str, Any] = {"__metadata__": {**metadata, "format": FORMAT, "format_version": str(VERSION)}}
-    for (name, (code, shape)), start, end in zip(shapes.items(), ends.tolist(), ends[1:].tolist()):
-        header[name] = {"dtype": code, "shape": shape, "data_offsets": [start, end]}
+    codes, crcs = {name: code for name, (code, _) in TYPES.items()}, dict.fromkeys(TYPES, 2**32)
+    ends = np.cumsum(
+        [0, *(int(np.prod(shapes[name])) * np.dtype(CODES[code]).itemsize for name, code in codes.items())]
+    )
+    about = {"format": FORMAT, "format_version": str(VERSION), "ndpp_version": importlib.metadata.version("ndpp")}
+    header: dict[str, Any] = {"__metadata__": {**metadata, **about, "crc32": json.dumps(crcs), "digest": NO_DIGEST}}
+    for (name, code), start, end in zip(codes.items(), ends.tolist(), ends[1:].tolist()):
+        header[name] = {"dtype": code, "shape": shapes[name], "data_offsets": [start, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with one_writer(path), replacing(path) as temporary, open(temporary, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
-        cursors = dict(zip(shapes, (ends[:-1] + file.tell()).tolist()))
+        cursors, crcs = dict(zip(codes, (ends[:-1] + file.tell()).tolist())), dict.fromkeys(codes, 0)
 
         def put(name: str, values: NDArray[Any]) -> None:
+            data = np.ascontiguousarray(values).tobytes()
             file.seek(cursors[name])
-            cursors[name] += file.write(np.ascontiguousarray(values).tobytes())
+            cursors[name] += file.write(data)
+            crcs[name] = zlib.crc32(data, crcs[name])
 
         put("indptr", np.concatenate([[0], np.cumsum(sizes)]))
         for start in range(0, n, BLOCK):
@@ -283,37 +299,82 @@ def write(path: str | os.PathLike[str], layers: Layers, metadata: Mapping[str, s
             for name, values in part._replace(ids=part.ids.astype(f"S{width}"))._asdict().items():
                 if name != "indptr":
                     put(name, values)
+        file.flush()
+        seal(temporary, crc32=json.dumps(crcs))
 
 
-def read(path: str | os.PathLike[str]) -> tuple[CustomerCounts, dict[str, str]]:
-    """Return the customers of a file, which is read where they are needed, and what else its header says."""
+def read(path: str | os.PathLike[str]) -> tuple[CustomerCounts, dict[str, Any], bool]:
+    """Return the customers of a file, which is read once to check it and then where it is needed; what else its header says; and whether
+    a digest vouches for all of it.
+    """
     if not os.path.isfile(path):
         raise FileNotFoundError(f"no file of customers at {os.fspath(path)!r}")
     try:
         with safe_open(path, framework="np"):  # checks types, shapes and places
             header, start = read_raw(path)
-    except (SafetensorError, InvalidInputError) as reason:
+    except (SafetensorError, ValueError) as reason:
         raise bad(path, f"it is truncated, corrupt or of another kind ({reason}). Copy it again") from None
-    about = header.pop("__metadata__", {})
-    if about.get("format") != FORMAT:
+    fields = header.get("__metadata__") or {}
+    if fields.get("format") != FORMAT:
         raise bad(path, "it does not hold customers; `Customers.save` writes files that do")
-    if about.get("format_version") != str(VERSION):
-        raise bad(path, f"it has version {about.get('format_version')}, and this library reads {VERSION}; update ndpp")
-    if set(header) != set(wanted := CustomerCounts._fields):
-        raise bad(path, f"expected the arrays {', '.join(wanted)}; it holds {', '.join(sorted(header))}")
-    found = {}
-    for name, entry in header.items():
-        shape, dtype = tuple(entry["shape"]), CODES.get(entry["dtype"], np.uint8)
-        place = start + entry["data_offsets"][0]
-        found[name] = np.memmap(path, dtype, "r", place, shape) if np.prod(shape) else np.empty(shape, dtype)
-    width = found["ids"].shape[-1]
+    if (version := str(fields.get("format_version"))) not in ("1", str(VERSION)):
+        raise bad(path, f"it has version {version}, and this library reads up to {VERSION}; update ndpp")
+    is_sealed = version != "1"
+    if is_sealed and fields.get("digest") != digest(header):
+        raise bad(path, f"its header does not match its digest; {CORRUPT}")
+    if not is_sealed and set(fields) != OLD_FIELDS:
+        raise bad(path, f"its header has unknown fields; {CORRUPT}")
+    del header["__metadata__"]
+    if set(header) != set(TYPES):
+        raise bad(path, f"expected the arrays {', '.join(TYPES)}; it holds {', '.join(sorted(header))}")
+    try:
+        facts, crcs, found = json.loads(fields["customers"]), json.loads(fields["crc32"]) if is_sealed else {}, {}
+        for name, entry in header.items():
+            if (entry["dtype"], len(entry["shape"])) != TYPES[name]:
+                raise ValueError(f"{name} is {entry['dtype']}, {entry['shape']}")
+            shape, dtype, place = tuple(entry["shape"]), CODES[entry["dtype"]], start + entry["data_offsets"][0]
+            found[name] = np.asarray(
+                np.memmap(path, dtype, "r", place, shape) if np.prod(shape) else np.empty(shape, dtype)
+            )
+        n = len(found["ids"])
+        sizes = {"indptr": n + 1, **dict.fromkeys(("mass", "last", "seen", "missions"), n)}
+        sizes |= dict.fromkeys(("items", "counts"), int(found["indptr"][-1]) if n + 1 == len(found["indptr"]) else -1)
+        if wrong := [name for name, size in sizes.items() if len(found[name]) != size]:
+            raise ValueError(f"{wrong[0]} has a wrong length")
+        for name, array in found.items():
+            if _checked(name, array, int(facts["n_items"])) != crcs.get(name) and is_sealed:
+                raise ValueError(f"{name} does not match its checksum")
+    except (KeyError, TypeError, AttributeError, OverflowError, ValueError) as reason:
+        raise bad(path, f"its arrays are damaged ({reason}); {CORRUPT}") from None
+    width = found["ids"].shape[1]
     found["ids"] = found["ids"].view(f"S{width}").ravel() if width else np.empty(0, "S1")
-    store, n = CustomerCounts(**{name: np.asarray(values) for name, values in found.items()}), len(found["ids"])
-    lengths = {len(store.indptr) - 1, len(store.mass), len(store.last), len(store.seen), len(store.missions)}
-    n_counts = {len(store.items), len(store.counts), int(store.indptr[-1])} if len(store.indptr) else set()
-    if lengths != {n} or len(n_counts) != 1 or store.indptr[0] != 0:
-        raise bad(path, "its arrays do not fit together; it is corrupt. Copy it again")
-    return store, about
+    return CustomerCounts(**found), facts, is_sealed
+
+
+def _checked(name: str, array: AnyArray, n_items: int) -> int:
+    """Return the CRC-32 of an array of a file, block by block; raise a ValueError if it holds what no customer can have."""
+    crc, step = 0, max(1, CHECKED // max(1, array.shape[-1] if array.ndim > 1 else 1))
+    before = array[:0]
+    for start in range(0, len(array), step):
+        block = np.ascontiguousarray(array[start : start + step])
+        crc = zlib.crc32(block.data, crc)
+        if name == "ids" and block.size:
+            block = np.concatenate([before, block])
+            words = block.view(f"S{block.shape[1]}").ravel()
+            if not (words[0] and (words[1:] > words[:-1]).all()):
+                raise ValueError("ids are not ascending")
+            np.pad(block, ((0, 0), (0, 1))).tobytes().decode()
+            before = block[-1:]
+        elif name == "indptr":
+            ends = np.concatenate([before if start else np.zeros(1, np.int64), block])
+            if (start == 0 and block[0]) or (ends[1:] < ends[:-1]).any():
+                raise ValueError("indptr is not ascending from 0")
+            before = block[-1:]
+        elif name == "items" and not ((block >= -1) & (block < n_items)).all():
+            raise ValueError("items are not those of the law")
+        elif block.dtype.kind == "f" and not ((block >= 0) & (block < np.inf)).all():
+            raise ValueError(f"{name} are not finite numbers, at least zero")
+    return crc
 
 
 def bad(path: str | os.PathLike[str], why: str) -> ModelFileError:
