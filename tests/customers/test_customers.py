@@ -297,6 +297,7 @@ def test_histories_without_times_are_spaced_as_usual() -> None:
 def write_version_1(path: Path, store: CustomerCounts, **facts: Any) -> None:
     """Write a file as versions before 0.3 did."""
     arrays = {name: np.asarray(values) for name, values in store._asdict().items()}
+    arrays["seen"] = arrays.pop("marks")[arrays.pop("marks_indptr")[:-1]]
     arrays["ids"] = np.frombuffer(store.ids.tobytes(), np.uint8).reshape(len(store.ids), -1)
     known = {
         "habits": HABITS[0],
@@ -380,6 +381,118 @@ def test_two_orders_at_the_same_time_are_told_apart_by_their_ids() -> None:
         customers = customers.update(orders)
     assert set(customers.factors("ann")) == {"item 0", "item 1", "item 2"}
     assert customers.layers.rows(customers.layers.find(np.array([b"ann"]))).mass[0] == pytest.approx(1 + 0.95 + 0.95**2)
+
+
+def baskets_of(customer: str, ids: list[Any], times: Any = None, items: Any = None) -> Orders:
+    """Orders of one customer, of one item each."""
+    items = [int(one) % 8 for one in ids] if items is None else items
+    named = Baskets.from_lists(
+        [[one] for one in items], labels=[f"item {a}" for a in range(8)], basket_ids=None if ids[0] is None else ids
+    )
+    times = None if times is None else np.broadcast_to(np.asarray(times, "datetime64[s]"), len(ids))
+    return Orders(named, np.full(len(ids), customer), times)
+
+
+def n_counted(customers: Customers, name: str = "ann") -> float:
+    """Return how many orders are counted, where none fades."""
+    return float(customers.layers.rows(customers.layers.find(np.array([name.encode()]))).mass[0])
+
+
+STEADY = Habits(1.0, False, 2.0, 0.7)
+
+
+@pytest.mark.parametrize("saved", [False, True], ids=["in memory", "in a file"])
+@pytest.mark.parametrize("times", [True, False], ids=["times", "no times"])
+def test_any_nights_in_any_order_count_each_order_once(times: bool, saved: bool, tmp_path: Path) -> None:
+    """Nights overlap, come again and hold orders twice; at one time there are many orders of a customer."""
+    law, rng = shop(), np.random.default_rng(7)
+    when = START + DAY * np.sort(rng.integers(4, size=120)) if times else None
+    whole = orders_of(law, 120, 5, times=False)
+    assert whole.customers is not None
+    whole = Orders(whole.baskets, whole.customers, when)
+    customers = Customers(law, HABITS[0])
+    for night in range(4):
+        now = when == START + DAY * night if when is not None else np.arange(120) // 30 == night
+        (mine,) = np.nonzero(now)
+        for part in (mine[: len(mine) // 2], np.append(mine, mine[:3]), mine[::2], np.arange(mine[-1] + 1)):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DataWarning)
+                customers = customers.update(whole[part])
+            if saved:
+                customers.save(tmp_path / "shop.customers")
+                customers = Customers.load(tmp_path / "shop.customers", law)
+    assert_same(customers, Customers(law, HABITS[0]).update(whole), [f"c{u}" for u in range(5)])
+
+
+def test_without_times_orders_are_known_from_all_updates() -> None:
+    customers = Customers(shop(), STEADY).update(baskets_of("ann", [1, 2])).update(baskets_of("ann", [3]))
+    with pytest.warns(DataWarning, match="2 orders of 2 had been counted"):
+        customers = customers.update(baskets_of("ann", [1, 2]))
+    assert n_counted(customers) == 3
+    with pytest.warns(DataWarning, match="1 order of 2 had been counted"):
+        assert n_counted(customers.update(baskets_of("ann", [3, 4]))) == 4
+    assert n_counted(customers.update(baskets_of("bob", [3])), "bob") == 1  # an id of another customer
+
+
+@pytest.mark.parametrize("k", [4, 20])
+def test_no_new_order_is_lost_beside_others_of_its_time(k: int) -> None:
+    """A filter of 64 bits took one in four new orders beside 20 others for one of them."""
+    customers = Customers(shop(), STEADY).update(baskets_of("ann", list(range(k)), START))
+    customers = customers.update(baskets_of("ann", list(range(1000, 3000)), START))
+    assert n_counted(customers) == k + 2000
+
+
+def test_an_order_that_comes_twice_at_once_counts_once() -> None:
+    law, times = shop(), [START, START, START + DAY]
+    twice = baskets_of("ann", ["7", "7", "7"], times, items=[1, 1, 1])  # the number begins anew each day
+    with pytest.warns(DataWarning, match="1 order of 3 had been counted"):
+        assert n_counted(Customers(law, STEADY).update(twice)) == 2
+    with pytest.warns(DataWarning) as told:
+        assert n_counted(Customers.fit(law, Orders(twice.baskets, twice.customers))) == 1
+    assert "2 orders of 3" in str(told[0].message)
+
+
+def test_what_cannot_be_told_is_refused() -> None:
+    law = shop()
+    customers = Customers(law, STEADY).update(baskets_of("ann", [None, None], START, items=[1, 2]))
+    for orders in (baskets_of("ann", [None], START, items=[3]), baskets_of("ann", ["3"], START)):
+        with pytest.raises(
+            InvalidInputError, match="must have ids, now and before: 1 of 1 have the customer and time of"
+        ):
+            customers.update(orders)
+    later = customers.update(baskets_of("ann", ["3"], START + DAY))
+    with pytest.raises(InvalidInputError, match="must have ids"):
+        later.update(baskets_of("ann", [None], START + DAY, items=[4]))
+    assert n_counted(later.update(baskets_of("ann", ["4"], START + DAY))) == 4
+    untimed = Customers(law, STEADY).update(baskets_of("ann", [None], items=[1]))
+    with pytest.raises(InvalidInputError, match="have the customer of a counted order"):
+        untimed.update(baskets_of("ann", [2]))
+    with pytest.raises(InvalidInputError, match="must have no times, as earlier orders of the same customers"):
+        untimed.update(baskets_of("ann", [2], START))
+    with pytest.raises(InvalidInputError, match="must have times, as earlier orders of the same customers"):
+        later.update(baskets_of("ann", [9]))
+
+
+def test_files_of_0_2_do_not_know_the_orders_of_the_last_time(tmp_path: Path) -> None:
+    path = tmp_path / "old.customers"
+    path.write_bytes(zlib.decompress(base64.b85decode(OF_0_2)))
+    law = LowRankKernel(np.eye(3), np.diag([1.0, 0.5, 0.5]), labels=["milk", "rye", "tea"])
+    with pytest.warns(UncheckedModelWarning):
+        old = Customers.load(path, law)
+
+    def orders(time: str) -> Orders:
+        return Orders(Baskets.from_lists([["milk"]], labels=law.labels, basket_ids=["2"]), ["ann"], [time])
+
+    with pytest.warns(DataWarning, match="1 order of 1 had been counted"):
+        assert old.update(orders("2026-03-08")).layers is old.layers
+    with pytest.raises(
+        InvalidInputError, match=r"Versions before 0.3 did not keep ids.* Leave out orders that are not"
+    ):
+        old.update(orders("2026-03-09"))
+    new = old.update(orders("2026-03-10"))
+    assert set(new.factors("ann")) == {"milk", "rye", "tea"}
+    with pytest.warns(DataWarning, match="1 order of 1 had been counted"):
+        assert new.update(orders("2026-03-10")).layers is new.layers
 
 
 def test_updates_without_anything_new() -> None:
@@ -540,7 +653,7 @@ def test_a_file_is_read_where_it_is_needed(tmp_path: Path) -> None:
     counts = np.random.default_rng(0).uniform(0.1, 3.0, n * own).astype(np.float32)
     base = CustomerCounts(
         np.array([b"%06d" % i for i in range(n)]), np.arange(n + 1) * own, np.tile(np.arange(own, dtype=np.int32), n), counts,
-        np.full(n, 5.0, np.float32), np.full(n, 1_767_225_600), np.zeros(n, np.uint64), np.zeros((n, 0), np.float32),
+        np.full(n, 5.0, np.float32), np.full(n, 1_767_225_600), np.arange(n + 1), np.ones(n, np.uint64), np.zeros((n, 0), np.float32),
     )  # fmt: skip
     path = tmp_path / "shop.customers"
     Customers(law, layers=Layers(base, CustomerCounts.blank(np.empty(0, "S1")))).save(path)

@@ -117,6 +117,7 @@ class Customers:
         if not len(found):
             raise InvalidInputError("no order has both a customer and an item that the law knows")
         ids, trips = Trips.of(found)
+        trips = _new(CustomerCounts.blank(ids), trips)
         n_again = int(np.sum(np.bincount(trips.who) > 1))
         habits, report = USUAL, dict[str, Any](fitted=False)
         if n_again < MIN_CUSTOMERS:
@@ -302,16 +303,13 @@ class Customers:
         """Return the customers after further orders; only those who bought are touched.
 
         Orders may be in any order. An order that is older than the last one counted of its customer is taken to be counted already, as is
-        one of the same time with the same id, and without times one with the id of one of the customer's last orders; a
-        :class:`~ndpp.errors.DataWarning` says how many. Parameters are those of :meth:`fit`.
+        one of the same time with the same id, and without times one with the id of any order of the customer; a
+        :class:`~ndpp.errors.DataWarning` says how many. Orders of which this cannot be told are an error. Parameters are those of
+        :meth:`fit`.
         """
         ids, trips = Trips.of(self._known(orders, **columns))
         state = self._state(ids)
-        counted = stores.is_counted(state, trips)
-        if counted.any():
-            text = f"{many(int(counted.sum()), 'order')} of {len(counted):,} had been counted already, or came after later ones; left out"
-            warnings.warn(text, DataWarning, stacklevel=2)
-        return self._with(state, trips.take(np.flatnonzero(~counted)))
+        return self._with(state, _new(state, trips))
 
     def forget(self, customer: object) -> Customers:
         """Return the customers without one of them; the file that :meth:`save` then writes has nothing of this customer."""
@@ -462,3 +460,12 @@ class Customers:
     def _people(self, counts: CustomerCounts, time: Time | None) -> People:
         """Return customers at a time, by default that of the last order."""
         return People(self.habits, counts, self.clock if time is None else int(read_time(time).astype(np.int64)))
+
+
+def _new(state: CustomerCounts, trips: Trips) -> Trips:
+    """Return the orders that are not counted yet; warn of others."""
+    counted = stores.is_counted(state, trips)
+    if counted.any():
+        text = f"{many(int(counted.sum()), 'order')} of {len(counted):,} had been counted already, or came after later ones; left out"
+        warnings.warn(text, DataWarning, stacklevel=3)
+    return trips.take(np.flatnonzero(~counted))
