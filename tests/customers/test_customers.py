@@ -682,6 +682,23 @@ def test_ids_that_cannot_be_kept(bad: str) -> None:
         Customers(law).law(bad)
 
 
+def test_ids_that_utf_8_cannot_hold() -> None:
+    law, name = shop(), "half a pair \ud800"
+    customers = Customers(law).update(baskets_of("ann", [1], START))
+    lines = pd.DataFrame({"basket": [2], "item": ["item 1"], "customer": [name], "time": ["2030-01-01"]}, dtype=object)
+    for ask in (
+        lambda: customers[name],
+        lambda: name in customers,
+        lambda: customers.forget(name),
+        lambda: customers.recommend_many(["ann", name]),
+        lambda: customers.update(baskets_of(name, [2], START)),
+        lambda: customers.update(lines),
+        lambda: Customers.fit(law, baskets_of(name, [2], START)),
+    ):
+        with pytest.raises(InvalidInputError, match="id must be text in UTF-8"):
+            ask()
+
+
 def test_ids_of_any_length_and_script(tmp_path: Path) -> None:
     law = shop()
     names = ["ä", "longer than all others", "7", "77", "日本"]

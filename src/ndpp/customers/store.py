@@ -55,7 +55,11 @@ CODES = {"U8": np.uint8, "I32": np.int32, "F32": np.float32, "I64": np.int64, "U
 
 def encoded(ids: Sequence[object] | WordArray) -> IdArray:
     """Return customers' ids as bytes; raise for those that a file cannot hold."""
-    words = [str(word).encode() for word in np.asarray(ids, object).ravel().tolist()]
+    try:
+        words = [str(word).encode() for word in np.asarray(ids, object).ravel().tolist()]
+    except UnicodeEncodeError:
+        problem = "a customer's id must be text in UTF-8; one has a character that is half of a pair (a surrogate)"
+        raise InvalidInputError(problem) from None
     wrong = next((word for word in words if not 0 < len(word) <= MAX_ID_BYTES or word.endswith(b"\0")), None)
     if wrong is not None:
         raise InvalidInputError(f"a customer's id must have 1 to {MAX_ID_BYTES} bytes; got one of {len(wrong)}")
