@@ -228,6 +228,14 @@ def test_customers_are_counted_with_the_model(call, folder, customers):
     for refused in (spoilt, call(*words, "--customer", "client")):
         assert refused.code == 1
         assert "epoch" not in refused.err  # said before the training
+    nothing, other = folder / "nothing.csv", folder / "other.csv"
+    nothing.write_text("basket,item,customer,time\n")
+    other.write_text((folder / "tonight.csv").read_text().replace(",ann,", f",{'x' * 300},"))
+    for source, problem in ((nothing, "there are no orders"), (other, "a customer's id must have 1 to 256 bytes")):
+        refused = call("update", path, source, "-o", path, "--customers", customers)
+        assert refused.code == 1
+        assert problem in refused.err
+        assert "epoch" not in refused.err
     assert (path.read_bytes(), customers.read_bytes()) == old  # either both or none
     assert call(*words).code == 0
     assert path.read_bytes() != old[0]

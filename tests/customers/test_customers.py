@@ -499,6 +499,8 @@ def test_updates_without_anything_new() -> None:
     law = shop()
     customers = Customers(law).update(orders_of(law))
     none = pd.DataFrame({"basket": [], "item": [], "customer": [], "time": []})
+    nothing = Orders(Baskets.from_lists([]), np.empty(0, str), np.empty(0, "datetime64[s]"))
+    assert customers.update(nothing).layers is customers.layers
     assert customers.update(none).layers is customers.layers
     foreign = pd.DataFrame({"basket": [1], "item": ["whisky"], "customer": ["c1"], "time": ["2030-01-01"]})
     with (

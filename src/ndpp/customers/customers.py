@@ -397,7 +397,7 @@ class Customers:
         found = orders
         if plain.labels is not None and orders.labels is not None and orders.labels != plain.labels:
             found = orders._placed(places(orders.labels, plain.labels), plain.labels)
-        elif orders.n_items != plain.n_items:
+        elif orders.n_items != plain.n_items and len(orders.indices):
             raise InvalidInputError(
                 f"must be over the {plain.n_items:,} items of the law; they are over {orders.n_items:,}",
                 argument="orders",

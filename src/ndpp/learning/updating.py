@@ -304,9 +304,7 @@ def _read(orders: object, law: Law, columns: Mapping[str, Any]) -> Orders:
     if found.weights is not None:
         found = found[found.weights > 0]
     if law.labels is not None and found.labels is None and len(found.indices):
-        raise InvalidInputError(
-            "must have names of items, as the model has; they have ids", argument="orders"
-        )
+        raise InvalidInputError("must have names of items, as the model has; they have ids", argument="orders")
     if law.labels is not None:
         known_or_new = tuple(dict.fromkeys([*law.labels, *(found.labels or ())]))
         found = found._placed(places(found.labels or (), known_or_new), known_or_new)
