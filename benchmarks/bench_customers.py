@@ -48,7 +48,7 @@ def write(path: Path, n_customers: int, n_items: int) -> None:
     counts = rng.uniform(0.2, 4.0, n * OWN).astype(np.float32)
     store = CustomerCounts(
         np.array([b"%09d" % i for i in range(n)]), np.arange(n + 1) * OWN, items, counts, np.full(n, 8.0, np.float32),
-        np.full(n, 1_700_000_000), np.zeros(n, np.uint64), np.zeros((n, 0), np.float32),
+        np.full(n, 1_700_000_000), np.arange(n + 1), np.ones(n, np.uint64), np.zeros((n, 0), np.float32),
     )  # fmt: skip
     none = CustomerCounts.blank(np.empty(0, "S1"))
     ndpp.Customers(law(n_items), Habits(), clock=1_700_000_000 if n else NEVER, layers=Layers(store, none)).save(path)

@@ -82,13 +82,16 @@ def _beside(target: Path, end: str) -> Path:
 
 
 def sweep(target: Path) -> None:
-    """Remove what killed processes of this machine left next to ``target``; a folder that one had moved away is moved back."""
+    """Remove what killed processes of this machine left next to ``target``, and next to temporary files of it; a folder that one had moved
+    away is moved back.
+    """
     if not target.parent.is_dir():
         raise FileNotFoundError(f"no folder {str(target.parent)!r} to write {target.name!r} in; create it first")
-    pattern = re.compile(rf"\.{re.escape(target.name)}\.{HOST}-(\d+)-[0-9a-f]{{6}}\.(tmp|old)")
+    name = rf"\.{re.escape(target.name)}\.{HOST}-(\d+)-[0-9a-f]{{6}}\."
+    pattern = re.compile(rf"{name}(tmp|old)|\.{name}tmp\..+")
     for entry in [] if WINDOWS else [path for path in target.parent.iterdir() if path.name.startswith(".")]:
         found = pattern.fullmatch(entry.name)
-        if found is None or _is_alive(int(found[1])):
+        if found is None or _is_alive(int(found[1] or found[3])):
             continue
         with suppress(OSError):  # another process may sweep, too
             if found[2] == "old" and not target.exists():

@@ -136,6 +136,8 @@ def test_new_orders_are_counted_once_and_a_customer_is_deleted(fitted, call):
     [
         (["recommend", "shop.safetensors", "--customer", "c4"], "--customer and --history need --customers FILE"),
         (["recommend", "shop.safetensors", "--all-customers"], "need --customers FILE"),
+        ([*ASK, "--customer", "half \udcff"], "a customer's id must be text in UTF-8"),
+        (["customers", "forget", "shop.safetensors", "shop.customers", "half \udcff"], "a customer's id must be text in UTF-8"),
         ([*ASK, "--all-customers", "--customer", "c4"], "--all-customers is for all of them"),
         ([*ASK, "orders.csv", "--customer", "c4"], "baskets of a file are those of --customer-column"),
         ([*ASK, "--customer", "c4", "--history", "orders.csv"], "use either --customer or --history"),

@@ -12,7 +12,7 @@ import pytest
 
 import ndpp
 import only_posix
-from command import end, pausing, spawn
+from command import ENVIRONMENT, end, pausing, spawn
 from ndpp import Baskets
 from ndpp.baskets.orders import Orders
 from ndpp.errors import DataWarning
@@ -228,11 +228,61 @@ def test_customers_are_counted_with_the_model(call, folder, customers):
     for refused in (spoilt, call(*words, "--customer", "client")):
         assert refused.code == 1
         assert "epoch" not in refused.err  # said before the training
+    nothing, other = folder / "nothing.csv", folder / "other.csv"
+    nothing.write_text("basket,item,customer,time\n")
+    other.write_text((folder / "tonight.csv").read_text().replace(",ann,", f",{'x' * 300},"))
+    for source, problem in ((nothing, "there are no orders"), (other, "a customer's id must have 1 to 256 bytes")):
+        refused = call("update", path, source, "-o", path, "--customers", customers)
+        assert refused.code == 1
+        assert problem in refused.err
+        assert "epoch" not in refused.err
     assert (path.read_bytes(), customers.read_bytes()) == old  # either both or none
     assert call(*words).code == 0
     assert path.read_bytes() != old[0]
     bought = {line.split(",")[1] for line in (folder / "tonight.csv").read_text().splitlines() if line.startswith("7,")}
     assert set(factors(customers, ndpp.load(path))) == {"bread"} | bought
+
+
+KILLING = """
+import os, signal
+before = [{before}]
+def counted(function):
+    def step(*arguments, **options):
+        if before[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        before[0] -= 1
+        return function(*arguments, **options)
+    return step
+os.fsync, os.replace = counted(os.fsync), counted(os.replace)
+"""
+
+
+@only_posix.signals
+@pytest.mark.parametrize("before", [1, 3, 7], ids=["a model half done", "customers half done", "between the two files"])
+def test_an_update_killed_at_any_step_is_as_one_that_was_not(call, folder, customers, before):
+    """The second run writes the same bytes, and nothing of the first is left."""
+    words = ["update", folder / "shop.safetensors", folder / "tonight.csv", "--drop", "beer", "--force", "-o"]
+    whole, copy = folder / "whole.safetensors", folder / "copy.customers"
+    copy.write_bytes(customers.read_bytes())
+    assert call(*words, whole, "--customers", copy).code == 0
+    expected = [whole.read_bytes(), copy.read_bytes()]
+    (folder / "killing").mkdir()
+    (folder / "killing" / "sitecustomize.py").write_text(KILLING.format(before=before))
+    process = spawn(
+        *words,
+        words[1],
+        "--customers",
+        customers,
+        cwd=folder,
+        env={**ENVIRONMENT, "PYTHONPATH": str(folder / "killing")},
+    )
+    assert end(process).code == -signal.SIGKILL
+    assert any(entry.name.startswith(".") for entry in folder.iterdir())
+    done = call(*words, words[1], "--customers", customers)
+    assert done.code == 0
+    assert [words[1].read_bytes(), customers.read_bytes()] == expected
+    assert ("had been counted already" in done.err) == (before == 7)
+    assert not [entry.name for entry in folder.iterdir() if entry.name.startswith(".")]
 
 
 @only_posix.signals

@@ -11,6 +11,7 @@ models    Model files of every kind of distribution with bytes changed, cut off,
           one of our errors.
 crafted   The same files with right checksums and one array of another shape or type, or with an extreme number.
 folders   Folders of shards, treated alike.
+customers Files of customers, treated alike.
 baskets   Baskets with awkward labels, written and read again in every format; then files with bytes changed.
 commands  Command lines of random options, with good, damaged and missing files. A command ends with code 0, 1 or 2, and never with an
           exception it does not know.
@@ -41,7 +42,7 @@ from typing import NamedTuple
 from scipy.stats import kstest
 
 from fuzz_commands import KILLED, KINDS, command_case, interrupt_case, kill_case, writers_case
-from fuzz_files import Failure, basket_case, crafted_case, folder_case, model_case
+from fuzz_files import Failure, basket_case, crafted_case, customers_case, folder_case, model_case
 from fuzz_kernels import Tally, kernel_case
 from fuzz_laws import LEAST_P, condition_case, draw_case, law_case
 from fuzz_laws import Tally as LawTally
@@ -60,6 +61,7 @@ CASES: dict[str, Callable[[int], None]] = {
     "models": model_case,
     "crafted": crafted_case,
     "folders": folder_case,
+    "customers": customers_case,
     "baskets": basket_case,
     "commands": command_case,
     "kills": kill_case,

@@ -1,4 +1,4 @@
-"""Model files with bytes or arrays changed, folders of shards, and baskets; a part of :mod:`fuzz`."""
+"""Files of models and customers with bytes or arrays changed, folders of shards, and baskets; a part of :mod:`fuzz`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from safetensors.numpy import load_file, save_file
 import ndpp
 from law_table import LAWS
 from ndpp import rows
+from ndpp.baskets.orders import Orders
+from ndpp.customers import Habits
 from ndpp.errors import NDPPError
 from ndpp.laws import header
 from ndpp.laws.files import _crc32
@@ -186,6 +188,42 @@ def small_model(draw: random.Random) -> Any:
     n = draw.randint(1, 5)
     labels = [f"tea {i}" for i in range(n)] if draw.random() < 0.8 else None
     return ndpp.LowRankKernel(rng.normal(size=(n, 2)), np.eye(2), labels=labels)
+
+
+@cache
+def saved_customers() -> tuple[Any, bytes]:
+    """Return a law of eight items, and the file of forty customers with missions of their own."""
+    rng = np.random.default_rng(0)
+    odds, labels = rng.uniform(0.02, 0.4, (3, 8)), [f"item {a}" for a in range(8)]
+    law = ndpp.Mixture.tied(odds, rng.normal(size=(8, 2)) / 3, [[0.0, 0.3], [-0.3, 0.0]], np.ones(3) / 3, labels=labels)
+    baskets = ndpp.Baskets.from_lists(rng.integers(8, size=(200, 3)).tolist(), labels=labels, basket_ids=range(200))
+    when = np.datetime64("2026-01-05", "s") + np.sort(rng.integers(0, 90 * 86400, 200)).astype("timedelta64[s]")
+    orders = Orders(baskets, [f"customer {i}" for i in rng.integers(40, size=200)], when)
+    path = Path(FOLDER.name) / "saved.customers"
+    ndpp.Customers(law, Habits(mission_prior=2.0)).update(orders).save(path)
+    return law, path.read_bytes()
+
+
+def same_customers(first: Any, second: Any) -> bool:
+    """Return whether all that files of two customers hold is the same."""
+    return (first.habits, first.report, first.clock, list(first)) == (
+        second.habits, second.report, second.clock, list(second)
+    ) and all(np.array_equal(*pair) for pair in zip(first.layers.base, second.layers.base))  # fmt: skip
+
+
+def customers_case(seed: int) -> None:
+    """Load a customers' file that was changed: the same customers or a clear error."""
+    law, content = saved_customers()
+    path = Path(FOLDER.name) / "c.customers"
+    path.write_bytes(content)
+    saved = ndpp.Customers.load(path, law)
+    changed = Path(FOLDER.name) / "changed.customers"
+    changed.write_bytes(mutated(content, random.Random(seed)))
+    try:
+        again = ndpp.Customers.load(changed, law)
+    except MODEL_ERRORS:
+        return
+    check(same_customers(saved, again), f"other customers were loaded: {again!r}")
 
 
 # -- baskets -----------------------------------------------------------------------------------------------------------------

@@ -31,7 +31,8 @@ def _quiet():
 
 
 @pytest.mark.parametrize(
-    ("kind", "count"), [("models", 400), ("crafted", 150), ("folders", 200), ("baskets", 300), ("commands", 25)]
+    ("kind", "count"),
+    [("models", 400), ("crafted", 150), ("folders", 200), ("customers", 300), ("baskets", 300), ("commands", 25)],
 )
 def test_cases(kind: str, count: int):
     failures = [failure for seed in range(count) if (failure := fuzz.run_case(kind, seed))]

@@ -363,7 +363,9 @@ def test_what_killed_processes_left_is_swept(tmp_path: Path) -> None:
         f".m.0000-{dead}-abcdef.tmp",
         ".m.tmp",
     ]
-    for name in (left.name, *others):
+    within = [f"..m.{HOST}-{dead}-abcdef.tmp.{HOST}-{dead}-fedcba.tmp", f"..m.{HOST}-{dead}-abcdef.tmp.ndpp-lock"]
+    others.append(f"..m.{HOST}-{os.getpid()}-abcdef.tmp.ndpp-lock")
+    for name in (left.name, *within, *others):
         (tmp_path / name).touch()
     model_files.save(kernel_of(), target)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["m", *others])

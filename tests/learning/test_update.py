@@ -305,6 +305,57 @@ def test_orders_count_as_often_as_their_weights_say():
         ndpp.update(law, night, half_live=3)
 
 
+def test_orders_without_weight_are_left_out():
+    law, night = missions(), restated(missions().sample(100, rng=3))
+    options = {"seen": SEEN, "force": True, "max_epochs": 1}
+    weights = np.repeat([0.0, 1.0], 50)
+    found, plain = (ndpp.update(law, one, **options) for one in (Orders(night, weights=weights), night[50:]))
+    assert found.n_orders == 50
+    np.testing.assert_array_equal(found.law_.odds, plain.law_.odds)
+    none = Orders(night, weights=np.zeros(100))
+    for wrong in ({"orders": none}, {"orders": night, "validation": none}):
+        with pytest.raises(InvalidInputError, match="there are no orders"):
+            ndpp.update(law, **wrong, **options)
+    for wrong in (-1.0, np.nan, np.inf):
+        with pytest.raises(InvalidInputError, match="weights must be finite numbers, at least zero"):
+            Orders(night, weights=np.append(np.ones(99), wrong))
+
+
+def test_what_enters_and_leaves_in_one_night_is_not_new():
+    law = missions()
+    night = [[NAMES[i] for i in items] for items in law.sample(60, rng=1)]
+    found = ndpp.update(law, [*night, *[["gin", NAMES[0]]] * 5], seen=SEEN, force=True, max_epochs=0, drop=["gin"])
+    assert (found.entered, found.left, found.law_.labels) == ((), (), tuple(NAMES))
+    assert found.metadata["memory"]["young"] == {}
+
+
+@pytest.mark.parametrize("night", [[["item 0"]], [["item 0"], ["item 6"]], [["item 0", "item 1"]]], ids=str)
+def test_a_few_orders_do_not_look_like_those_of_another_shop(night):
+    found = ndpp.update(missions(), night, seen=SEEN, max_epochs=1)
+    assert found.n_orders == len(night)
+    assert found.metadata["memory"]["orders"] == SEEN + len(night)
+    with pytest.raises(RefusedUpdateError, match="unlike what the model knows"):
+        ndpp.update(missions(), [["item 0"], ["item 6"]] * 500, seen=SEEN)
+
+
+def test_empty_orders_are_not_said_to_lack_names():
+    with pytest.raises(InvalidInputError, match="none of 2 orders has an item of the model"):
+        ndpp.update(missions(), [[], []], seen=SEEN)
+    with pytest.raises(InvalidInputError, match="orders must have names of items, as the model has"):
+        ndpp.update(missions(), [[0, 1]], seen=SEEN)
+
+
+def test_context_has_as_many_values_as_in_a_fit(monkeypatch):
+    monkeypatch.setattr("ndpp.learning.context.MAX_LEVELS", 4)
+    law = missions().with_context({"store": ["1", "2"]}, np.eye(2))
+    night = restated(law.sample(60, rng=0))
+    orders = [Orders(night, context={"store": (np.arange(60) % n).astype(str)}) for n in (4, 5)]
+    found = ndpp.update(law, orders[0], seen=SEEN, max_epochs=1, force=True)
+    assert found.context is not None
+    with pytest.raises(InvalidInputError, match="context has 5 different values of 'store', such as '0'; at most 4"):
+        ndpp.update(law, orders[1], seen=SEEN, max_epochs=1, force=True)
+
+
 def test_names_and_context_of_missions_stay():
     law = missions()
     law = ndpp.Mixture.tied(law.odds, law.base.X, law.base.W, law.weights, names=["early", "late"], labels=NAMES)

@@ -56,6 +56,10 @@ def test_nothing_of_a_customer_is_logged_and_nothing_is_left_of_a_deleted_one(sh
         for wrong in ({"customer": [SECRET]}, {"customer": SECRET, "history": history}, {"customer": SECRET, "basket": ["bred"]},
                       {"customer": SECRET + "x" * 2000}, {"history": [["tea", SECRET]]}, {"custmer": SECRET}):  # fmt: skip
             assert post(f"{server.url}/api/recommend", json=wrong).status_code == 422
+        half = json.dumps({"customer": "\ud800"}).encode()  # of a pair: no UTF-8 can hold it
+        for path in ("recommend", "sample"):
+            refused = post(f"{server.url}/api/{path}", content=half, headers={"content-type": "application/json"})
+            assert refused.status_code == 422
         assert SECRET.encode() in (shop / "shop.customers").read_bytes()
         forget(shop, SECRET)
         data = (shop / "shop.customers").read_bytes()

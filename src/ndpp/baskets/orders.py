@@ -39,7 +39,7 @@ class Orders(Baskets):
     context : mapping from str to arrays, optional
         What else is known about each basket, as words, such as the store. Tables hold it, too.
     weights : array of float, optional
-        How often each basket counts, as if it were repeated.
+        How often each basket counts, as if it were repeated; 0 leaves it out.
 
     Examples
     --------
@@ -71,6 +71,8 @@ class Orders(Baskets):
                 raise InvalidInputError(
                     f"must have {len(baskets)} entries, one per basket; got shape {values.shape}", argument=name
                 )
+        if columns.weights is not None and not (np.isfinite(columns.weights) & (columns.weights >= 0)).all():
+            raise InvalidInputError("must be finite numbers, at least zero", argument="weights")
         if columns.times is not None:
             if np.isnat(columns.times).any():
                 raise InvalidInputError("must all be known; some are missing (NaT)", argument="times")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -91,7 +92,8 @@ def update(
             tonight = source.read(**known, customer=None if customers is None else customer)
             judges = None if validation is None else source.sibling(validation).read(**known)
             if customers is not None:
-                Customers.load(customers, law)  # what is wrong with the file is said before the training
+                with warnings.catch_warnings(action="ignore"):  # errors come before the training, warnings after it
+                    Customers.load(customers, law).update(tonight)
         with stage("loading torch"):
             from ndpp.learning.updating import update as updated
         leaving = [law.labels[i] if law.labels else int(i) for i in item_ids(law, drop, ids=False)]

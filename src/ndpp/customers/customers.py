@@ -17,14 +17,14 @@ import numpy as np
 from ndpp._types import Items, RngLike
 from ndpp._validation import check_items
 from ndpp.baskets import Baskets
-from ndpp.baskets.labels import many, places
+from ndpp.baskets.labels import check_labels, many, places
 from ndpp.baskets.orders import Orders
 from ndpp.customers import store as stores
 from ndpp.customers.cases import MAX_CHANCES
 from ndpp.customers.fitting import MIN_CUSTOMERS, fit_habits, halves
 from ndpp.customers.people import Customer, Habits, People, Time, at_time, best_sparse, posterior, read_time
 from ndpp.customers.store import NEVER, WEEK, CustomerCounts, IdArray, Layers, Trips, encoded
-from ndpp.errors import DataWarning, InvalidInputError
+from ndpp.errors import DataWarning, InvalidInputError, UncheckedModelWarning
 from ndpp.inference.ranking import DAMPING, OrderOptions, Rule
 from ndpp.inference.recommendation import Recommendation, Recommendations
 from ndpp.inference.scores import scores_of_one, scores_or_nan
@@ -117,6 +117,7 @@ class Customers:
         if not len(found):
             raise InvalidInputError("no order has both a customer and an item that the law knows")
         ids, trips = Trips.of(found)
+        trips = _new(CustomerCounts.blank(ids), trips)
         n_again = int(np.sum(np.bincount(trips.who) > 1))
         habits, report = USUAL, dict[str, Any](fitted=False)
         if n_again < MIN_CUSTOMERS:
@@ -302,16 +303,13 @@ class Customers:
         """Return the customers after further orders; only those who bought are touched.
 
         Orders may be in any order. An order that is older than the last one counted of its customer is taken to be counted already, as is
-        one of the same time with the same id, and without times one with the id of one of the customer's last orders; a
-        :class:`~ndpp.errors.DataWarning` says how many. Parameters are those of :meth:`fit`.
+        one of the same time with the same id, and without times one with the id of any order of the customer; a
+        :class:`~ndpp.errors.DataWarning` says how many. Orders of which this cannot be told are an error. Parameters are those of
+        :meth:`fit`.
         """
         ids, trips = Trips.of(self._known(orders, **columns))
         state = self._state(ids)
-        counted = stores.is_counted(state, trips)
-        if counted.any():
-            text = f"{many(int(counted.sum()), 'order')} of {len(counted):,} had been counted already, or came after later ones; left out"
-            warnings.warn(text, DataWarning, stacklevel=2)
-        return self._with(state, trips.take(np.flatnonzero(~counted)))
+        return self._with(state, _new(state, trips))
 
     def forget(self, customer: object) -> Customers:
         """Return the customers without one of them; the file that :meth:`save` then writes has nothing of this customer."""
@@ -364,22 +362,28 @@ class Customers:
 
         Customers are read from the file when they are asked for, so that a million of them take little memory.
         """
-        store, about = stores.read(path)
+        store, facts, is_sealed = stores.read(path)
         try:
-            facts = json.loads(about["customers"])
-            labels = facts["labels"] and tuple(facts["labels"])
+            labels = check_labels(facts["labels"], facts["n_items"])
             layers = replace(NOBODY, base=store)
-            made = cls(Law.required(law), Habits(*facts["habits"]), facts["report"], facts["clock"], layers)
-            if dropped := list(facts["contexts"]):
-                warnings.warn(
-                    f"{os.fspath(path)!r} says how missions depend on {' and '.join(dropped)}, which is left out: a law knows that now. "
-                    f"Fit it with context={dropped!r}",
-                    DataWarning,
-                    stacklevel=2,
-                )
-            return made._moved(law, Catalogue(facts["n_items"], labels), facts["n_missions"])
-        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as reason:
-            raise stores.bad(path, f"its header is corrupt ({reason!r}). Copy it again") from None
+            clock, report = np.int64(facts["clock"]).item(), dict(facts["report"])
+            made = cls(Law.required(law), Habits.checked(facts["habits"]), report, clock, layers)
+            dropped, n_missions = list(facts["contexts"]), int(facts["n_missions"])
+        except (KeyError, TypeError, ValueError, OverflowError) as reason:
+            raise stores.bad(path, f"its header is damaged ({reason!r}); {stores.CORRUPT}") from None
+        if not is_sealed:
+            text = (
+                "was written by ndpp 0.2, without a digest: not all changes would be noticed. Save it again to add one."
+            )
+            warnings.warn(f"{os.fspath(path)!r} {text}", UncheckedModelWarning, stacklevel=2)
+        if dropped:
+            warnings.warn(
+                f"{os.fspath(path)!r} says how missions depend on {' and '.join(dropped)}, which is left out: a law knows that now. "
+                f"Fit it with context={dropped!r}",
+                DataWarning,
+                stacklevel=2,
+            )
+        return made._moved(law, Catalogue(facts["n_items"], labels), n_missions)
 
     # -- inside --------------------------------------------------------------------------------------------------------------
 
@@ -393,7 +397,7 @@ class Customers:
         found = orders
         if plain.labels is not None and orders.labels is not None and orders.labels != plain.labels:
             found = orders._placed(places(orders.labels, plain.labels), plain.labels)
-        elif orders.n_items != plain.n_items:
+        elif orders.n_items != plain.n_items and len(orders.indices):
             raise InvalidInputError(
                 f"must be over the {plain.n_items:,} items of the law; they are over {orders.n_items:,}",
                 argument="orders",
@@ -456,3 +460,12 @@ class Customers:
     def _people(self, counts: CustomerCounts, time: Time | None) -> People:
         """Return customers at a time, by default that of the last order."""
         return People(self.habits, counts, self.clock if time is None else int(read_time(time).astype(np.int64)))
+
+
+def _new(state: CustomerCounts, trips: Trips) -> Trips:
+    """Return the orders that are not counted yet; warn of others."""
+    counted = stores.is_counted(state, trips)
+    if counted.any():
+        text = f"{many(int(counted.sum()), 'order')} of {len(counted):,} had been counted already, or came after later ones; left out"
+        warnings.warn(text, DataWarning, stacklevel=3)
+    return trips.take(np.flatnonzero(~counted))

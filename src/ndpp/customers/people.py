@@ -7,9 +7,10 @@ of three does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.special import softmax
@@ -47,6 +48,15 @@ class Habits(NamedTuple):
     mission_prior: float | None = None
     gap: float = 1.0
     evenness: float = 0.0
+
+    @classmethod
+    def checked(cls, values: Sequence[Any]) -> Habits:
+        """Return the habits of a file; raise a ValueError if they are none."""
+        made = cls(*values)
+        numbers = [value for value in made if value is not None]
+        if not (all(0 <= value < np.inf for value in numbers) and 0 < made.decay <= 1 and made.strength <= 1):
+            raise ValueError(f"habits are {made}")
+        return made
 
     def even(self, evenness: float, sizes: IntArray, missions: float | None) -> Habits:
         """Return habits with evenness γ and with own missions, None for none; both priors are in units of an average basket."""

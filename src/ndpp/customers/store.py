@@ -2,15 +2,18 @@
 
 Counts are those at the time of the customer's last order and are never touched until the next one: decay multiplies all counts of a
 customer and the number of baskets alike, so that a query applies it by one factor. An order is counted once: one that is older than the
-customer's last counts as known, and one of the same time, or without times one of the last few, is recognised by its id in a 64-bit Bloom
-filter (8 bytes per customer; a new order is taken for a known one once in some 10,000 such cases).
+customer's last counts as known, and one of the same time is recognised by 64 bits of a hash of its id, its mark. Without times the marks of
+all orders are kept. A new order is taken for one of k known ones with probability k / 2⁶⁴. Where an id is missing, or was not kept by
+version 0.2, the mark is 0, and orders that cannot be told from it are refused.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import json
 import os
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
@@ -25,28 +28,38 @@ from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, TimeArray, Wo
 from ndpp.baskets import Baskets
 from ndpp.baskets.orders import Orders
 from ndpp.errors import InvalidInputError, ModelFileError
-from ndpp.laws.header import read_raw
+from ndpp.laws.header import NO_DIGEST, digest, read_raw, seal
 
 IdArray: TypeAlias = NDArray[np.bytes_]
 SingleArray: TypeAlias = NDArray[np.float32]
 FORMAT = "ndpp-customers"
-VERSION = 1
+VERSION = 2
+"""The newest version that this library reads; files of version 1 have no digest."""
+CORRUPT = "it is corrupt. Copy it again from where it came"
+TYPES = {"indptr": ("I64", 1), "last": ("I64", 1), "marks_indptr": ("I64", 1), "marks": ("U64", 1), "items": ("I32", 1),
+         "counts": ("F32", 1), "mass": ("F32", 1), "missions": ("F32", 2), "ids": ("U8", 2)}  # fmt: skip
+"""The arrays of a file: their types and numbers of dimensions."""
+OLD_TYPES = {name: one for name, one in TYPES.items() if "marks" not in name} | {"seen": ("U64", 1)}
+OLD_FIELDS = {"customers", "format", "format_version"}
+"""The arrays and fields of files of version 1; ``seen`` is a filter that cannot tell all orders from each other, and is not used."""
 MAX_ID_BYTES = 256
 """Longest id of a customer."""
-N_REMEMBERED = 4
-"""Orders without times that are recognised if they come again, the last ones of each customer."""
 BLOCK = 1024
 """Customers that are in memory at a time while a file is written, and orders whose missions are."""
+CHECKED = 2**14
+"""Entries of a file that are in memory at a time while it is checked."""
 NEVER = np.iinfo(np.int64).min
 WEEK = 7 * 86400
-MARK_BITS = 4
-"""Bits of an order in the Bloom filter."""
-CODES = {"U8": np.uint8, "I32": np.int32, "F32": np.float32, "I64": np.int64, "U64": np.uint64, "F64": np.float64}
+CODES = {"U8": np.uint8, "I32": np.int32, "F32": np.float32, "I64": np.int64, "U64": np.uint64}
 
 
 def encoded(ids: Sequence[object] | WordArray) -> IdArray:
     """Return customers' ids as bytes; raise for those that a file cannot hold."""
-    words = [str(word).encode() for word in np.asarray(ids, object).ravel().tolist()]
+    try:
+        words = [str(word).encode() for word in np.asarray(ids, object).ravel().tolist()]
+    except UnicodeEncodeError:
+        problem = "a customer's id must be text in UTF-8; one has a character that is half of a pair (a surrogate)"
+        raise InvalidInputError(problem) from None
     wrong = next((word for word in words if not 0 < len(word) <= MAX_ID_BYTES or word.endswith(b"\0")), None)
     if wrong is not None:
         raise InvalidInputError(f"a customer's id must have 1 to {MAX_ID_BYTES} bytes; got one of {len(wrong)}")
@@ -79,8 +92,8 @@ class Trips(NamedTuple):
 class CustomerCounts(NamedTuple):
     """The customers ``ids``, ascending: customer i has ``counts[indptr[i]:indptr[i + 1]]`` of ``items`` in ``mass[i]`` baskets.
 
-    ``last`` is the time of the last order, in seconds, ``seen`` the Bloom filter, and ``missions`` the sum of the posteriors of the
-    components, if they are kept. A customer without mass is forgotten.
+    ``last`` is the time of the last order, in seconds, and ``marks[marks_indptr[i]:marks_indptr[i + 1]]`` are those of all orders at this
+    time. ``missions`` is the sum of the posteriors of the components, if they are kept. A customer without mass is forgotten.
     """
 
     ids: IdArray
@@ -89,7 +102,8 @@ class CustomerCounts(NamedTuple):
     counts: SingleArray
     mass: SingleArray
     last: IntArray
-    seen: NDArray[np.uint64]
+    marks_indptr: IntArray
+    marks: NDArray[np.uint64]
     missions: SingleArray
 
     @classmethod
@@ -98,7 +112,7 @@ class CustomerCounts(NamedTuple):
         n = len(ids)
         return cls(
             ids, np.zeros(n + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), np.zeros(n, np.float32),
-            np.full(n, NEVER), np.zeros(n, np.uint64), np.zeros((n, n_missions), np.float32),
+            np.full(n, NEVER), np.zeros(n + 1, np.int64), np.empty(0, np.uint64), np.zeros((n, n_missions), np.float32),
         )  # fmt: skip
 
     def find(self, ids: IdArray) -> IntArray:
@@ -115,14 +129,18 @@ class CustomerCounts(NamedTuple):
         safe = np.where(known, at, 0)
         if not len(self.ids):
             return CustomerCounts.blank(np.empty(len(at), self.ids.dtype), self.missions.shape[1])
-        start, sizes = self.indptr[safe], np.where(known, self.indptr[safe + 1] - self.indptr[safe], 0)
-        indptr = np.concatenate([[0], np.cumsum(sizes)])
-        where = np.arange(indptr[-1]) + np.repeat(start - indptr[:-1], sizes)
+
+        def entries(ends: IntArray) -> tuple[IntArray, IntArray]:
+            start, sizes = ends[safe], np.where(known, ends[safe + 1] - ends[safe], 0)
+            indptr = np.concatenate([[0], np.cumsum(sizes)])
+            return indptr, np.arange(indptr[-1]) + np.repeat(start - indptr[:-1], sizes)
+
+        (indptr, where), (marks_indptr, marked) = entries(self.indptr), entries(self.marks_indptr)
         return CustomerCounts(
             np.asarray(self.ids[safe]), indptr, self.items[where], self.counts[where],
             mass=np.where(known, self.mass[safe], np.float32(0)),
             last=np.where(known, self.last[safe], NEVER),
-            seen=np.where(known, self.seen[safe], np.uint64(0)),
+            marks_indptr=marks_indptr, marks=self.marks[marked],
             missions=self.missions[safe] * known[:, None],
         )  # fmt: skip
 
@@ -134,6 +152,11 @@ class CustomerCounts(NamedTuple):
     def owners(self) -> IntArray:
         """The customer of each count."""
         return np.repeat(np.arange(len(self.mass)), np.diff(self.indptr))
+
+    @property
+    def marked(self) -> IntArray:
+        """The customer of each mark."""
+        return np.repeat(np.arange(len(self.mass)), np.diff(self.marks_indptr))
 
 
 @dataclass(frozen=True)
@@ -161,9 +184,13 @@ class Layers:
             part._replace(ids=part.ids.astype(f"S{width}"), missions=np.resize(part.missions, (len(part.ids), columns)))
             for part in parts
         ]
-        joined = [np.concatenate(pair) for pair in zip(*parts)]
-        joined[1] = np.concatenate([parts[0].indptr, parts[0].indptr[-1] + parts[1].indptr[1:]])
-        return CustomerCounts(*joined).rows(np.argsort(np.argsort(is_changed, kind="stable")))
+        joined = CustomerCounts(*(np.concatenate(pair) for pair in zip(*parts)))
+        ends = {
+            name: np.concatenate([first, first[-1] + second[1:]])
+            for name, first, second in zip(CustomerCounts._fields, *parts)
+            if name.endswith("indptr")
+        }
+        return joined._replace(**ends).rows(np.argsort(np.argsort(is_changed, kind="stable")))
 
     def placed(self, place: IntArray) -> Layers:
         """Return the layers with the item ``place[a]`` instead of a, none if that is −1."""
@@ -223,30 +250,51 @@ def added(
             missions = missions if missions.shape[1] else np.zeros((n, rows.shape[1]))
             of, at = np.unique(who[part], return_inverse=True)
             missions[of] += sparse.csr_array((weights[part], (at, np.arange(len(at)))), shape=(len(of), len(at))) @ rows
-    recent = left < N_REMEMBERED if trips.times is None else times == last[who]
-    seen = np.where((last > store.last) | (trips.times is None), np.uint64(0), store.seen)
-    np.bitwise_or.at(seen, who[recent], marks(trips.baskets[recent]))
+    is_last, stays = times == last[who], (last == store.last)[store.marked]
+    marked = np.concatenate([store.marked[stays], who[is_last]])
+    order = np.argsort(marked, kind="stable")
+    marks = np.concatenate([store.marks[stays], marks_of(trips.baskets[is_last])])[order]
     return CustomerCounts(
         store.ids, np.searchsorted(pairs, np.arange(n + 1) * n_items), (pairs % n_items).astype(np.int32),
-        counts.astype(np.float32), (store.mass * fade + np.bincount(who, weights, n)).astype(np.float32), last, seen,
-        missions.astype(np.float32),
+        counts.astype(np.float32), (store.mass * fade + np.bincount(who, weights, n)).astype(np.float32), last,
+        np.searchsorted(marked[order], np.arange(n + 1)), marks, missions.astype(np.float32),
     )  # fmt: skip
 
 
-def marks(baskets: Baskets) -> NDArray[np.uint64]:
-    """Return the bits of each order in a Bloom filter; none for orders without ids."""
-    out = np.zeros(len(baskets), np.uint64)
-    for i, word in enumerate(baskets.basket_ids or ()):
-        for byte in hashlib.blake2b(str(word).encode(), digest_size=MARK_BITS).digest():
-            out[i] |= np.uint64(1) << np.uint64(byte % 64)
-    return out
+def marks_of(baskets: Baskets) -> NDArray[np.uint64]:
+    """Return the mark of each order: 64 bits of a hash of its id, 0 for orders without ids."""
+    if baskets.basket_ids is None:
+        return np.zeros(len(baskets), np.uint64)
+    digests = b"".join(
+        hashlib.blake2b(str(one).encode("utf-8", "surrogatepass"), digest_size=8).digest() for one in baskets.basket_ids
+    )
+    return np.maximum(np.frombuffer(digests, "<u8").astype(np.uint64), np.uint64(1))
 
 
 def is_counted(store: CustomerCounts, trips: Trips) -> BoolArray:
-    """Return which orders are counted already."""
-    found, seen = marks(trips.baskets), store.seen[trips.who]
-    known, times, last = (found > 0) & ((seen & found) == found), trips.seconds(), store.last[trips.who]
-    return np.asarray(known) if trips.times is None else (times < last) | ((times == last) & (known | (found == 0)))
+    """Return which orders are counted already, or occur before among these; raise if it cannot be told."""
+    who, times, marks, n_known = trips.who, trips.seconds(), marks_of(trips.baskets), len(store.marks)
+    last, has = store.last[who], store.mass[who] > 0
+    if (has & ((last == NEVER) == (trips.times is not None))).any():
+        raise InvalidInputError(
+            f"must have {'no ' if trips.times is not None else ''}times, as earlier orders of the same customers: without, nothing tells "
+            "which orders are counted already", argument="orders", advice="Fit the customers anew to change this",
+        )  # fmt: skip
+    codes = np.unique(np.concatenate([store.marks, marks]), return_inverse=True)[1]
+    pairs = np.concatenate([store.marked, who]) * len(codes) + codes
+    known = np.isin(pairs[n_known:], pairs[:n_known]) & (marks > 0)
+    order = np.lexsort((codes[n_known:], times, who))
+    same = (np.diff(pairs[n_known:][order]) == 0) & (np.diff(times[order]) == 0)
+    known[order[1:][same]] |= marks[order[1:][same]] > 0
+    unsure = has & (times == last) & ~known & ((marks == 0) | np.isin(who, store.marked[store.marks == 0]))
+    if unsure.any():
+        shared = "customer" if trips.times is None else "customer and time"
+        raise InvalidInputError(
+            f"must have ids, now and before: {np.sum(unsure):,} of {len(who):,} have the {shared} of a counted order, and "
+            "nothing tells whether they are the same. Versions before 0.3 did not keep ids", argument="orders",
+            advice="Leave out orders that are not later than the last update, or fit the customers anew, with ids",
+        )  # fmt: skip
+    return np.asarray((times < last) | known)
 
 
 # -- files ----------------------------------------------------------------------------------------------------------------------
@@ -255,65 +303,130 @@ def is_counted(store: CustomerCounts, trips: Trips) -> BoolArray:
 def write(path: str | os.PathLike[str], layers: Layers, metadata: Mapping[str, str]) -> None:
     """Write all customers to a safetensors file, some of them in memory at a time."""
     at = layers.all()
-    sizes = np.concatenate([np.diff(layers.base.indptr), np.diff(layers.changed.indptr)])[at]
-    n, total, nobody = len(at), int(sizes.sum()), layers.rows(at[:0])
+    ends_of = {
+        name: np.concatenate(
+            [
+                [0],
+                np.cumsum(np.concatenate([np.diff(getattr(part, name)) for part in (layers.base, layers.changed)])[at]),
+            ]
+        )
+        for name in ("indptr", "marks_indptr")
+    }
+    n, nobody = len(at), layers.rows(at[:0])
+    n_counts, n_marks = (int(one[-1]) for one in ends_of.values())
     width, columns = nobody.ids.itemsize, nobody.missions.shape[1]
-    shapes: dict[str, tuple[str, tuple[int, ...]]] = {
-        "indptr": ("I64", (n + 1,)), "last": ("I64", (n,)), "seen": ("U64", (n,)), "items": ("I32", (total,)),
-        "counts": ("F32", (total,)), "mass": ("F32", (n,)), "missions": ("F32", (n, columns)),
-        "ids": ("U8", (n, width)),
+    shapes: dict[str, tuple[int, ...]] = {
+        **dict.fromkeys(TYPES, (n,)), **dict.fromkeys(ends_of, (n + 1,)), "items": (n_counts,), "counts": (n_counts,),
+        "marks": (n_marks,), "missions": (n, columns), "ids": (n, width),
     }  # fmt: skip
-    ends = np.cumsum([0, *(int(np.prod(shape)) * np.dtype(CODES[code]).itemsize for code, shape in shapes.values())])
-    header: dict[str, Any] = {"__metadata__": {**metadata, "format": FORMAT, "format_version": str(VERSION)}}
-    for (name, (code, shape)), start, end in zip(shapes.items(), ends.tolist(), ends[1:].tolist()):
-        header[name] = {"dtype": code, "shape": shape, "data_offsets": [start, end]}
+    codes, crcs = {name: code for name, (code, _) in TYPES.items()}, dict.fromkeys(TYPES, 2**32)
+    ends = np.cumsum(
+        [0, *(int(np.prod(shapes[name])) * np.dtype(CODES[code]).itemsize for name, code in codes.items())]
+    )
+    about = {"format": FORMAT, "format_version": str(VERSION), "ndpp_version": importlib.metadata.version("ndpp")}
+    header: dict[str, Any] = {"__metadata__": {**metadata, **about, "crc32": json.dumps(crcs), "digest": NO_DIGEST}}
+    for (name, code), start, end in zip(codes.items(), ends.tolist(), ends[1:].tolist()):
+        header[name] = {"dtype": code, "shape": shapes[name], "data_offsets": [start, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with one_writer(path), replacing(path) as temporary, open(temporary, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
-        cursors = dict(zip(shapes, (ends[:-1] + file.tell()).tolist()))
+        cursors, crcs = dict(zip(codes, (ends[:-1] + file.tell()).tolist())), dict.fromkeys(codes, 0)
 
         def put(name: str, values: NDArray[Any]) -> None:
+            data = np.ascontiguousarray(values).tobytes()
             file.seek(cursors[name])
-            cursors[name] += file.write(np.ascontiguousarray(values).tobytes())
+            cursors[name] += file.write(data)
+            crcs[name] = zlib.crc32(data, crcs[name])
 
-        put("indptr", np.concatenate([[0], np.cumsum(sizes)]))
+        for name, values in ends_of.items():
+            put(name, values)
         for start in range(0, n, BLOCK):
             part = layers.rows(at[start : start + BLOCK])
             for name, values in part._replace(ids=part.ids.astype(f"S{width}"))._asdict().items():
-                if name != "indptr":
+                if name not in ends_of:
                     put(name, values)
+        file.flush()
+        seal(temporary, crc32=json.dumps(crcs))
 
 
-def read(path: str | os.PathLike[str]) -> tuple[CustomerCounts, dict[str, str]]:
-    """Return the customers of a file, which is read where they are needed, and what else its header says."""
+def read(path: str | os.PathLike[str]) -> tuple[CustomerCounts, dict[str, Any], bool]:
+    """Return the customers of a file, which is read once to check it and then where it is needed; what else its header says; and whether
+    a digest vouches for all of it.
+    """
     if not os.path.isfile(path):
         raise FileNotFoundError(f"no file of customers at {os.fspath(path)!r}")
     try:
         with safe_open(path, framework="np"):  # checks types, shapes and places
             header, start = read_raw(path)
-    except (SafetensorError, InvalidInputError) as reason:
+    except (SafetensorError, ValueError) as reason:
         raise bad(path, f"it is truncated, corrupt or of another kind ({reason}). Copy it again") from None
-    about = header.pop("__metadata__", {})
-    if about.get("format") != FORMAT:
+    fields = header.get("__metadata__") or {}
+    if fields.get("format") != FORMAT:
         raise bad(path, "it does not hold customers; `Customers.save` writes files that do")
-    if about.get("format_version") != str(VERSION):
-        raise bad(path, f"it has version {about.get('format_version')}, and this library reads {VERSION}; update ndpp")
-    if set(header) != set(wanted := CustomerCounts._fields):
-        raise bad(path, f"expected the arrays {', '.join(wanted)}; it holds {', '.join(sorted(header))}")
-    found = {}
-    for name, entry in header.items():
-        shape, dtype = tuple(entry["shape"]), CODES.get(entry["dtype"], np.uint8)
-        place = start + entry["data_offsets"][0]
-        found[name] = np.memmap(path, dtype, "r", place, shape) if np.prod(shape) else np.empty(shape, dtype)
-    width = found["ids"].shape[-1]
+    if (version := str(fields.get("format_version"))) not in ("1", str(VERSION)):
+        raise bad(path, f"it has version {version}, and this library reads up to {VERSION}; update ndpp")
+    is_sealed = version != "1"
+    if is_sealed and fields.get("digest") != digest(header):
+        raise bad(path, f"its header does not match its digest; {CORRUPT}")
+    if not is_sealed and set(fields) != OLD_FIELDS:
+        raise bad(path, f"its header has unknown fields; {CORRUPT}")
+    del header["__metadata__"]
+    types = TYPES if is_sealed else OLD_TYPES
+    if set(header) != set(types):
+        raise bad(path, f"expected the arrays {', '.join(types)}; it holds {', '.join(sorted(header))}")
+    try:
+        facts, crcs, found = json.loads(fields["customers"]), json.loads(fields["crc32"]) if is_sealed else {}, {}
+        for name, entry in header.items():
+            if (entry["dtype"], len(entry["shape"])) != types[name]:
+                raise ValueError(f"{name} is {entry['dtype']}, {entry['shape']}")
+            shape, dtype, place = tuple(entry["shape"]), CODES[entry["dtype"]], start + entry["data_offsets"][0]
+            found[name] = np.asarray(
+                np.memmap(path, dtype, "r", place, shape) if np.prod(shape) else np.empty(shape, dtype)
+            )
+        n = len(found["ids"])
+        if not is_sealed:
+            del found["seen"]
+            found |= {"marks_indptr": np.arange(n + 1), "marks": np.zeros(n, np.uint64)}
+        sizes = {"indptr": n + 1, "marks_indptr": n + 1, **dict.fromkeys(("mass", "last", "missions"), n)}
+        for ends, names in {"indptr": ("items", "counts"), "marks_indptr": ("marks",)}.items():
+            sizes |= dict.fromkeys(names, int(found[ends][-1]) if len(found[ends]) else 0)
+        if wrong := [name for name, size in sizes.items() if len(found[name]) != size]:
+            raise ValueError(f"{wrong[0]} has a wrong length")
+        for name, array in found.items():
+            if _checked(name, array, int(facts["n_items"])) != crcs.get(name) and is_sealed:
+                raise ValueError(f"{name} does not match its checksum")
+    except (KeyError, TypeError, AttributeError, OverflowError, ValueError) as reason:
+        raise bad(path, f"its arrays are damaged ({reason}); {CORRUPT}") from None
+    width = found["ids"].shape[1]
     found["ids"] = found["ids"].view(f"S{width}").ravel() if width else np.empty(0, "S1")
-    store, n = CustomerCounts(**{name: np.asarray(values) for name, values in found.items()}), len(found["ids"])
-    lengths = {len(store.indptr) - 1, len(store.mass), len(store.last), len(store.seen), len(store.missions)}
-    n_counts = {len(store.items), len(store.counts), int(store.indptr[-1])} if len(store.indptr) else set()
-    if lengths != {n} or len(n_counts) != 1 or store.indptr[0] != 0:
-        raise bad(path, "its arrays do not fit together; it is corrupt. Copy it again")
-    return store, about
+    return CustomerCounts(**found), facts, is_sealed
+
+
+def _checked(name: str, array: AnyArray, n_items: int) -> int:
+    """Return the CRC-32 of an array of a file, block by block; raise a ValueError if it holds what no customer can have."""
+    crc, step = 0, max(1, CHECKED // max(1, array.shape[-1] if array.ndim > 1 else 1))
+    before = array[:0]
+    for start in range(0, len(array), step):
+        block = np.ascontiguousarray(array[start : start + step])
+        crc = zlib.crc32(block.data, crc)
+        if name == "ids" and block.size:
+            block = np.concatenate([before, block])
+            words = block.view(f"S{block.shape[1]}").ravel()
+            if not (words[0] and (words[1:] > words[:-1]).all()):
+                raise ValueError("ids are not ascending")
+            np.pad(block, ((0, 0), (0, 1))).tobytes().decode()
+            before = block[-1:]
+        elif name.endswith("indptr"):
+            ends = np.concatenate([before if start else np.zeros(1, np.int64), block])
+            if (start == 0 and block[0]) or (ends[1:] < ends[:-1]).any():
+                raise ValueError(f"{name} is not ascending from 0")
+            before = block[-1:]
+        elif name == "items" and not ((block >= -1) & (block < n_items)).all():
+            raise ValueError("items are not those of the law")
+        elif block.dtype.kind == "f" and not ((block >= 0) & (block < np.inf)).all():
+            raise ValueError(f"{name} are not finite numbers, at least zero")
+    return crc
 
 
 def bad(path: str | os.PathLike[str], why: str) -> ModelFileError:

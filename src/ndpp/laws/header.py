@@ -115,13 +115,13 @@ def read_raw(path: str | os.PathLike[str]) -> tuple[dict[str, Any], int]:
     return found, 8 + size
 
 
-def seal(path: Path) -> None:
-    """Sort the fields of a header in place and add the digest, so that equal kernels give equal files.
+def seal(path: Path, **fields: str) -> None:
+    """Sort the fields of a header in place, replace some of them and add the digest, so that equal kernels give equal files.
 
     safetensors writes the fields in random order.
     """
     header, end = read_raw(path)
-    header["__metadata__"] = dict(sorted({**header["__metadata__"], "digest": NO_DIGEST}.items()))
+    header["__metadata__"] = dict(sorted({**header["__metadata__"], **fields, "digest": NO_DIGEST}.items()))
     header["__metadata__"]["digest"] = digest(header)
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     if len(text) <= end - 8:  # equal, since only the order has changed; spaces pad to a multiple of 8

@@ -48,19 +48,24 @@ STEPS, FTOL = 100, 1e-7
 
 def check_context(training: Baskets, held_out: Baskets | None) -> None:
     """Raise if context cannot be learned: too many values, or validation baskets without it."""
-    for name, words in training.context.items():
-        if (n_values := len(np.unique(words))) > MAX_LEVELS:
-            raise InvalidInputError(
-                f"has {n_values:,} different values of {name!r}, such as {str(words[0])!r}; at most {MAX_LEVELS:,} can be learned. "
-                "Put them into groups, such as hours for times",
-                argument="context",
-            )
+    check_values(training.context)
     if held_out is not None and held_out.context.keys() != training.context.keys():
         raise InvalidInputError(
             f"of validation baskets must have the columns {', '.join(training.context)}; it has "
             f"{', '.join(held_out.context) or 'none'}",
             argument="context",
         )
+
+
+def check_values(context: Mapping[str, WordArray]) -> None:
+    """Raise if a column of context has too many values."""
+    for name, words in context.items():
+        if (n_values := len(np.unique(words))) > MAX_LEVELS:
+            raise InvalidInputError(
+                f"has {n_values:,} different values of {name!r}, such as {str(words[0])!r}; at most {MAX_LEVELS:,} can be learned. "
+                "Put them into groups, such as hours for times",
+                argument="context",
+            )
 
 
 def learn_context(law: Law, training: Baskets, held_out: Baskets) -> tuple[Gate | None, tuple[Gain, ...]]:

@@ -34,7 +34,7 @@ from ndpp.laws.files import load, load_metadata
 from ndpp.laws.gate import Gain
 from ndpp.laws.law import Law
 from ndpp.learning.base import number, set_aside
-from ndpp.learning.context import relearn_context
+from ndpp.learning.context import check_values, relearn_context
 from ndpp.learning.trainer import Objective, P, Trainer, TrainingSettings
 from ndpp.learning.turnover import items_entered, items_left, names_of, over, possible, young_levels
 from ndpp.learning.warm import Training, warm_objective
@@ -235,6 +235,9 @@ def update(
     memory = PastOrders.of(about, seen)
     columns = {"basket": basket, "item": item, "time": time}
     tonight: Baskets = _read(orders, law, columns)
+    if law.gate is not None:
+        levels = {name: words for name, words in law.gate.levels.items() if name in tonight.context}
+        check_values({name: np.append(tonight.context[name], words) for name, words in levels.items()})
     digests = _digests(tonight)
     if (again := np.isin(digests, memory.digests).mean()) and not force:
         raise RefusedUpdateError(
@@ -275,7 +278,7 @@ def update(
     made = Updated(
         law_=trained, metadata={**about, MEMORY: now._asdict()}, n_orders=len(tonight), n_validation=len(parts[1]),
         before=before, after=after, error=error,
-        entered=tuple(entered), left=left, skipped=skipped, changed=_changes(law, trained),
+        entered=tuple(name for name in entered if name in staying), left=left, skipped=skipped, changed=_changes(law, trained),
         context=relearned, shares_before=law.weights, seconds=perf_counter() - began,
     )  # fmt: skip
     if made.is_worse and not force:
@@ -298,10 +301,10 @@ def _read(orders: object, law: Law, columns: Mapping[str, Any]) -> Orders:
     """Return the orders that are not empty, over the items of the law and those that are new; raise if there is nothing to learn from."""
     known: dict[str, Any] = {"n_items": law.n_items, "as_labels": False} if law.labels is None else {"as_labels": True}
     found = Orders.read(orders, context=list(law.context), partial=True, **columns, **known)
-    if law.labels is not None and found.labels is None and len(found):
-        raise InvalidInputError(
-            "the items of the orders must have names, as those of the model have; they are ids", argument="orders"
-        )
+    if found.weights is not None:
+        found = found[found.weights > 0]
+    if law.labels is not None and found.labels is None and len(found.indices):
+        raise InvalidInputError("must have names of items, as the model has; they have ids", argument="orders")
     if law.labels is not None:
         known_or_new = tuple(dict.fromkeys([*law.labels, *(found.labels or ())]))
         found = found._placed(places(found.labels or (), known_or_new), known_or_new)
@@ -389,8 +392,9 @@ def _check_shop(law: Law, orders: Baskets, drawn: Baskets, rng: np.random.Genera
         shuffled = Baskets.from_csr(sparse.csr_array(entries, shape=some.shape) > 0, labels=law.labels)
         return np.asarray(law.log_probs(some) - law.log_probs(shuffled))
 
-    tonight, usual = known(orders), float(known(drawn).mean())
-    mean, error = float(tonight.mean()), float(tonight.std() / np.sqrt(len(tonight)))
+    tonight, own = known(orders), known(drawn)
+    mean, usual = float(tonight.mean()), float(own.mean())
+    error = float(max(tonight.std(), own.std()) / np.sqrt(len(tonight)))  # a few orders hardly vary, but say little
     if mean + NOISE_ERRORS * error < LEAST_STRUCTURE * usual:
         raise RefusedUpdateError(
             f"what comes together in these orders is unlike what the model knows: {mean:.2g} nats per order beyond shuffled items, "
