@@ -41,6 +41,7 @@ from typing import NamedTuple
 
 from scipy.stats import kstest
 
+import fuzz_laws
 from fuzz_commands import KILLED, KINDS, command_case, interrupt_case, kill_case, writers_case
 from fuzz_files import Failure, basket_case, crafted_case, customers_case, folder_case, model_case
 from fuzz_kernels import Tally, kernel_case
@@ -127,9 +128,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=240.0, help="time for all kinds together")
     parser.add_argument("--count", type=int, help="most cases per kind")
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--device", help="cuda: draw there")
     parser.add_argument("--command", choices=KINDS, help="what is killed; all in turn by default")
     parser.add_argument("--only", nargs=2, metavar=("KIND", "CASE"), help="repeat one case, with its traceback")
     chosen = parser.parse_args()
+    fuzz_laws.DEVICE = chosen.device
     if chosen.command:
         CASES["kills"] = partial(kill_case, kinds=(chosen.command,))
     if chosen.only:

@@ -147,6 +147,8 @@ NUMBERS = tuple(name for name in QUESTIONS if name not in ("sample", "best_set",
 LISTS = tuple(name for name in NUMBERS if name.startswith("recommend"))
 """Whose truth takes small chances for none: they are asked of laws of one scale."""
 N_DRAWN = 600
+DEVICE: str | None = None
+"""Where sets are drawn: ``python tests/helpers/fuzz.py draws --device cuda``."""
 
 
 def random_limit(draw: random.Random, n: int) -> Limit:
@@ -246,7 +248,7 @@ def draw_case(seed: int) -> None:
         return
     case, _, _ = made
     try:
-        drawn = count_sets(case.ask("sample", N_DRAWN, rng=seed))
+        drawn = count_sets(case.ask("sample", N_DRAWN, rng=seed, device=DEVICE))
     except PrecisionError:
         Tally.asked["draws refused"] += 1
         return
