@@ -235,8 +235,8 @@ class TiedMixture(SharedTies):
                 found = [
                     (*law._log_elementary(size, ids), law._log_unit, law._free_error) for law in self._plain_components
                 ]
-                self._rare_sizes[size] = np.array(found)
-            log_weights, errors, log_units, of_units = self._rare_sizes[size].T
+                self._rare_sizes[size] = np.array(found).T
+            log_weights, errors, log_units, of_units = self._rare_sizes[size]
             say_precision(float(errors.max()), f"sets of size {size}")
             say_precision(float(of_units.max()), FREE)
             return np.asarray(log_weights - log_units)
@@ -251,7 +251,7 @@ class TiedMixture(SharedTies):
 
     @of_components
     def _rare_sizes(self) -> dict[int, FloatArray]:
-        """Of rare sizes that were asked for: log weights of their sets and of all sets in each component, each with its error, (C, 4)."""
+        """Of rare sizes that were asked for: log weights of their sets and of all sets in each component, each with its error, (4, C)."""
         return {}
 
     def _careful_inclusions(self, c: int, ids: IntArray, size: int) -> FloatArray:
