@@ -52,7 +52,7 @@ class RowSource(Protocol):
 class Rows(ABC):
     """A :class:`RowSource` whose results are checked. Immutable; open files are not pickled but opened again where they are needed.
 
-    ``name`` is what messages call the store. Not a subclass of the protocol, with which ``isinstance`` takes ten times as long.
+    ``name`` is what messages call the store. Not a subclass of the protocol: ``isinstance`` is slow with those.
     """
 
     shape: tuple[int, int]
