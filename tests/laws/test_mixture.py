@@ -23,7 +23,7 @@ from mixtures import (
     parts,
     tied,
 )
-from ndpp import Baskets, LowRankKernel, Mixture
+from ndpp import Baskets, FamilyMixture, LowRankKernel, Mixture
 from ndpp.errors import (
     ImpossibleSizeError,
     InvalidInputError,
@@ -33,6 +33,7 @@ from ndpp.errors import (
     ZeroProbabilityError,
 )
 from ndpp.laws import begun
+from ndpp.laws.mixture import RARE_SIZE
 from ndpp.laws.tied import TiedMixture
 from ndpp.linalg.schur import MAX_LOSS
 from ndpp.linalg.size_law import law_of_sum
@@ -284,3 +285,22 @@ def test_a_mission_without_weight_and_a_catalogue_of_one_item():
     assert mixture.sample(2, given=[0], component="unused", rng=0).to_lists() == [[0], [0]]
     with pytest.raises(InvalidInputError, match="unknown label 'other'"):
         mixture.sample(component="other")
+
+
+@pytest.mark.parametrize("kind", [TiedMixture, FamilyMixture])
+def test_a_rare_size_is_computed_once_and_its_precision_said_each_time(kind, monkeypatch):
+    rng, weights = np.random.default_rng(0), [0.2, 0.3, 0.5]
+    odds, X = np.exp(rng.normal(-3, 1, (3, 20))), rng.normal(size=(20, 4)) / 4
+    law = Mixture.tied(odds, X, np.eye(4), weights)
+    if kind is FamilyMixture:
+        law = FamilyMixture(
+            odds[:, :10], np.ones((20, 1)), np.arange(20) // 2, np.arange(10), X[:10], np.eye(4), weights
+        )
+    first = law.log_prob(range(14), 14)
+    assert law.size_distribution()[14] < RARE_SIZE
+    monkeypatch.delattr(kind, "single" if kind is TiedMixture else "_log_chances")
+    assert law.log_prob(range(14), 14) == first
+    law._rare_sizes[14][1] = 1e-7
+    for _ in range(2):
+        with pytest.warns(PrecisionWarning, match="sets of size 14"):
+            law.log_prob(range(14), 14)

@@ -262,13 +262,26 @@ class FamilyMixture(SharedTies):
         out = self._log_contained(ids)
         if size is None:
             return out
+        known: dict[int, FloatArray] = {} if len(ids) else self._rare_sizes
+        if size not in known:
+            known[size] = self._log_chances(ids, size, out > -np.inf)
+        log_chances, errors = known[size]
+        say_precision(float(errors.max()), f"sets of size {size}")
+        return np.asarray(out + log_chances)
+
+    @of_components
+    def _rare_sizes(self) -> dict[int, FloatArray]:
+        """Log P_c(|S| = k) and its error of rare sizes that were asked for."""
+        return {}
+
+    def _log_chances(self, ids: IntArray, size: int, possible: BoolArray) -> FloatArray:
+        """Return log P_c(|S| = size | ids ⊆ S) and its error, (2, C), of the components in which these items can be."""
         parts, left = self._parts(ids), size - len(ids)
-        out[self.largest_given(ids) < left] = -np.inf
-        for c in np.flatnonzero(out > -np.inf).tolist():
+        found = np.stack([np.full(len(possible), -np.inf), np.zeros(len(possible))])
+        for c in np.flatnonzero(possible & (self.largest_given(ids) >= left)).tolist():
             value, error = parts.sized(c, left, 0.0).log_weight_of(left) if left else (0.0, 0.0)
-            say_precision(error, f"sets of size {size}")
-            out[c] += value - parts.at(c, 0.0).log_weight
-        return out
+            found[:, c] = value - parts.at(c, 0.0).log_weight, error
+        return found
 
     def _log_inside(self, touched: Touched) -> FloatArray:
         """Return log of the weight of all sets of a touched family that contain its items, in each state, shape (pairs, K)."""

@@ -233,7 +233,15 @@ class TiedMixture(SharedTies):
 
     def _log_started(self, ids: IntArray, size: int | None) -> FloatArray:
         if size is not None and len(ids) == 0:
-            return super()._log_started(ids, size)
+            if size not in self._rare_sizes:
+                found = [
+                    (*law._log_elementary(size, ids), law._log_unit, law._free_error) for law in self._plain_components
+                ]
+                self._rare_sizes[size] = np.array(found).T
+            log_weights, errors, log_units, of_units = self._rare_sizes[size]
+            say_precision(float(errors.max()), f"sets of size {size}")
+            say_precision(float(of_units.max()), FREE)
+            return np.asarray(log_weights - log_units)
         within = self._log_contained(ids)
         if size is None:
             return within
@@ -242,6 +250,11 @@ class TiedMixture(SharedTies):
             return np.where(size == len(ids), within, -np.inf)
         rest = TiedMixture(self.odds, self.base.condition(ids), np.exp(log_weights - log_sum(log_weights)))
         return within + rest._log_sizes(size - len(ids))
+
+    @of_components
+    def _rare_sizes(self) -> dict[int, FloatArray]:
+        """Of rare sizes that were asked for: log weights of their sets and of all sets in each component, each with its error, (4, C)."""
+        return {}
 
     def _careful_inclusions(self, c: int, ids: IntArray, size: int) -> FloatArray:
         return self.single(c).inclusion_probabilities(size, ids)

@@ -62,7 +62,7 @@ def factor(
     unit = power_of_two(np.broadcast_to(weights, X.shape[1]))
     unit = unit if np.ptp(np.log2(unit)) > UNEVEN_WEIGHTS else np.ones_like(unit)
     turn, R, pivot = sl.qr(T * unit, mode="economic", pivoting=True)
-    T, _ = _unpivot(R, pivot)
+    T[:, pivot] = R
     return T / unit, to_q @ turn, lost * norms
 
 

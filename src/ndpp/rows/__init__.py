@@ -26,6 +26,8 @@ def as_rows(value: object) -> Rows | None:
     ((6, 2), dtype('float32'))
     >>> as_rows([[1.0]])
     """
+    if type(value) is np.ndarray:
+        return None
     if isinstance(value, Rows):
         return value
     if isinstance(value, np.memmap):

@@ -6,7 +6,7 @@ returns is checked here: errors name the rows concerned if blocks do not fit tog
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
@@ -49,12 +49,14 @@ class RowSource(Protocol):
         """Return the rows of these ids."""
 
 
-class Rows(RowSource):
-    """A row source whose results are checked. Immutable; open files are not pickled but opened again where they are needed.
+class Rows(ABC):
+    """A :class:`RowSource` whose results are checked. Immutable; open files are not pickled but opened again where they are needed.
 
-    ``name`` is what messages call the store.
+    ``name`` is what messages call the store. Not a subclass of the protocol: ``isinstance`` is slow with those.
     """
 
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
     name: str
     is_shared: bool = False
     """Whether many kernels share these rows, so that none of them should keep a copy."""
@@ -70,6 +72,14 @@ class Rows(RowSource):
             place, local = cut(where, ids)
             if place.stop > place.start:
                 yield place, function(block if local is None else block[local])
+
+    @abstractmethod
+    def blocks(self) -> Blocks:
+        """Yield all rows, block by block."""
+
+    @abstractmethod
+    def rows(self, ids: IntArray) -> RealArray:
+        """Return the rows of these ids."""
 
     # -- checked results -----------------------------------------------------------------------------------------------------
 
