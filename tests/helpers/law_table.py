@@ -143,14 +143,16 @@ class Truth:
         """The distribution of whole sets under conditions: P(S) ∝ Σ_c w_c P_c(S) Π_{i∈S} s_i 1[given ⊆ S] 1[|S| = size] 1[limits].
 
         Factors of ``boost`` change the weights of components, as a tilt does. Those of ``habits`` act within components, whose weights
-        stay. What is given is in, whatever the candidates and the factors of zero say.
+        stay; items with a factor of zero are left out after that. What is given is in, whatever the candidates and the factors of zero say.
         """
         found = self if weights is None else replace(self, weights=weights)
+        boost = boost or {}
         if boost:
-            found = found.tilt({a: 1.0 if a in given and not s else s for a, s in boost.items()})
+            found = found.tilt({a: s or 1.0 for a, s in boost.items()})
         if habits:
             found = replace(found.tilt(dict(habits)), weights=found.weights)
-        others = set() if candidates is None else set(range(self.n_items)) - set(candidates) - set(given)
+        others = set() if candidates is None else set(range(self.n_items)) - set(candidates)
+        others = (others | {a for a, s in boost.items() if not s}) - set(given)
         found = found.exclude(tuple(others | set(exclude)))
         chosen = self.containing(given, size)
         for limit in limits:

@@ -174,8 +174,9 @@ def _given_error(coords: Coordinates, tilt: float, given: FloatArray | None, err
     basis, height = row_basis(given)
     error += EPS * coords.rank * float((np.linalg.norm(given, axis=1) / height.clip(EPS)).max())
     R = resolvent(coords, np.array([tilt]))[0][0]
-    minor, size = basis @ R @ basis.T, np.abs(basis) @ np.abs(R) @ np.abs(basis).T  # entries, and what they are sums of
-    scale = np.sqrt(np.diag(size).clip(np.finfo(float).tiny))
+    minor = basis @ R @ basis.T
+    terms = np.sqrt(np.einsum("ki,ij,kj->k", basis**2, R**2, basis**2))  # what entries of the diagonal are sums of
+    scale = np.sqrt(np.maximum(np.diag(minor), terms).clip(np.finfo(float).tiny))
     return error / float(np.linalg.svd(minor / np.outer(scale, scale), compute_uv=False)[-1].clip(EPS))
 
 
