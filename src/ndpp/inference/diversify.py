@@ -18,7 +18,7 @@ from ndpp.errors import InvalidInputError
 from ndpp.inference.greedy import gains_of, greedy_batch, greedy_map
 from ndpp.inference.pursuit import DOUBLED_ENTRIES, RowFactors, squares_of
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.limits import Limit
+from ndpp.laws.limits import Limit, listed
 from ndpp.linalg.operations import Array
 
 
@@ -117,11 +117,11 @@ def diversify(
             f"must be at most {n - g}, the number of items that are not given; got {k}", argument="k"
         )
     probabilities = None
-    if method == "map" and not limits:
+    kept = listed(limits)
+    if method == "map" and not kept:
         items, gains = (part[:, g:] for part in greedy_batch(X, k + g, start, window, factors=factors))
     else:
         kernels = [LowRankKernel(x) for x in np.asarray(plain_array(X * factors.f[..., None], "embeddings"))]
-        kept = [limits] if isinstance(limits, Limit) else list(limits or ())
         if method == "map":
             each = zip(kernels, start)
             runs = [greedy_map(kernel, k + g, given=own, window=window, limits=kept) for kernel, own in each]
