@@ -153,9 +153,10 @@ def _in_order(
         items.append(draw[run[g:]])
         gains.append(gain[g:])
         log_weights.append(kernel.log_det(draw[run]))
-    log_mass = kernel.log_mass(given, None if limits else size)
+    log_mass = kernel.log_mass(given, size)
     if limits:
-        log_mass += np.log(float(kernel.probability([*limits, Limit(range(kernel.n_items), size, size)], given)))
+        likely = kernel.rescale(size - 0.5)  # sets of this size have the same distribution, and are not rare
+        log_mass += np.log(float(likely.probability(limits, given, size=size)))
     return items, gains, [float(np.exp(one - log_mass)) for one in log_weights]
 
 
