@@ -54,7 +54,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             temporary.chmod(mode & 0o7777)  # some writers create a new file in place of the temporary one
         move(temporary, target, target)
     except OSError as reason:
-        if reason.errno not in FULL:
+        if reason.errno is None or reason.errno not in FULL:
             raise
         raise OSError(reason.errno, f"{os.strerror(reason.errno)}, so nothing was written", str(path)) from None
     finally:

@@ -51,6 +51,12 @@ def test_queries_of_a_batch_are_drawn_independently():
     np.testing.assert_array_equal(ndpp.diversify(np.stack([x] * 40), k=3, method="sample", rng=0).items[:, 0], one)
 
 
+def test_a_sample_depends_on_the_seed_its_query_and_its_number_alone():
+    x = np.random.default_rng(0).normal(size=(4, 30, 8))
+    whole = ndpp.diversify(x, k=3, method="sample", n_samples=5, rng=0).items
+    np.testing.assert_array_equal(ndpp.diversify(x[:2], k=3, method="sample", n_samples=2, rng=0).items, whole[:2, :2])
+
+
 def test_samples_have_their_law():
     rng = np.random.default_rng(1)
     x, s = rng.standard_normal((6, 3)), rng.standard_normal(6)

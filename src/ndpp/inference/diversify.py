@@ -72,7 +72,7 @@ def diversify(
     n_samples : int
         Number of samples.
     rng : anything ``numpy.random.default_rng`` takes
-        For samples; the queries of a batch are drawn independently of each other.
+        For samples. Each query of a batch has a stream of its own: its sample i depends on the seed, on its place in the batch and on i.
     device : str, optional
         "cuda" for arrays to be worked on by a GPU. Tensors are worked on where they are.
 
