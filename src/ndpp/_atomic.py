@@ -25,6 +25,8 @@ WINDOWS = sys.platform == "win32"
 """Windows cannot replace open files, and the only permission of a file is a read-only flag."""
 HOST = f"{zlib.crc32(platform.node().encode()):08x}"[:4]
 """Tells machines that share a disk apart."""
+FULL = errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)
+"""What a full disk, a quota or a limit on files says, often without the name of the file."""
 PAUSES = (0.01, 0.05, 0.1, 0.3, 0.5)
 """Seconds between attempts to replace a file on Windows, where a virus scanner may briefly keep a new file open."""
 
@@ -51,6 +53,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         if not WINDOWS:
             temporary.chmod(mode & 0o7777)  # some writers create a new file in place of the temporary one
         move(temporary, target, target)
+    except OSError as reason:
+        if reason.errno is None or reason.errno not in FULL:
+            raise
+        raise OSError(reason.errno, f"{os.strerror(reason.errno)}, so nothing was written", str(path)) from None
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -92,13 +92,13 @@ def _in_python(function: Any) -> Any:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let Ctrl-C inside a compiled function be a KeyboardInterrupt, also where numba turns it into a SystemError."""
+    """Let what a signal handler raises, such as KeyboardInterrupt, leave a compiled function as it is, and not as numba's SystemError."""
     try:
         yield
     except SystemError as error:
         reason: BaseException | None = error
-        while reason is not None:
-            if isinstance(reason, KeyboardInterrupt):
-                raise KeyboardInterrupt from None
+        while isinstance(reason, SystemError):
             reason = reason.__cause__ or reason.__context__
-        raise
+        if reason is None:
+            raise
+        raise reason from None

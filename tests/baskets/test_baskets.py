@@ -22,6 +22,7 @@ from scipy import sparse
 
 import only_posix
 from kernels import data_folder
+from ndpp import LowRankKernel
 from ndpp.baskets import Baskets
 from ndpp.errors import DataWarning, InvalidInputError, MissingExtraError
 
@@ -750,11 +751,23 @@ def test_what_cannot_be_read_again_is_not_written(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_labels_that_no_file_can_hold() -> None:
+    law = LowRankKernel(np.eye(2), labels=["a", "b"])
+    for build in (
+        lambda lone: Baskets.from_lists([["fine", lone]]), lambda lone: LowRankKernel(np.eye(2), labels=["a", lone]),
+        lambda lone: law.rename({"a": lone}), lambda lone: law.add_items({lone: ["a"]}), lambda lone: law.ids([lone]),
+        lambda lone: law.recommend([lone]),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInputError, match="ud800"):
+            build("lone \ud800")
+
+
 @pytest.mark.parametrize("suffix", ["", ".gz", ".csv", ".parquet"])
 def test_failed_write_leaves_the_old_file(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"x{suffix}"
     path.write_bytes(b"precious")
-    unwritable = Baskets.from_lists([["fine"], ["lone \ud800 surrogate"]])
+    unwritable = Baskets.from_lists([["fine"], ["other"]])
+    vars(unwritable)["labels"] = ("fine", "lone \ud800 surrogate")
     with pytest.raises(InvalidInputError, match="no file can hold the label"):
         unwritable.write(path)
     assert path.read_bytes() == b"precious"

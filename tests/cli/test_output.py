@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 
+import numpy as np
 import pytest
 from rich.console import Console
 
+import ndpp
 from ndpp._show import Table
 from ndpp.cli import guard
 from ndpp.cli.output import Report, _lines, _print
@@ -42,3 +44,34 @@ def test_deprecations_of_libraries_are_not_for_users(capsys):
     guard._show("'parseString' deprecated", DeprecationWarning, "pyparsing.py", 1)
     guard._show("--epochs is now called --max-epochs", FutureWarning, "fit.py", 1)
     assert capsys.readouterr().err == "ndpp: warning: --epochs is now called --max-epochs\n"
+
+
+def test_names_that_spreadsheets_take_for_formulas(call, tmp_path):
+    names, model, drawn, out = ["=1+1", "@x", "tea"], tmp_path / "m.safetensors", tmp_path / "b.csv", tmp_path / "r.csv"
+    ndpp.save(ndpp.LowRankKernel(np.eye(3), labels=names), model)
+    for safe in ([], ["--safe"]):
+        assert call("sample", model, "-n", 20, "--seed", 0, "-o", drawn, *safe).code == 0
+        assert call("recommend", model, "-g", "tea", "-o", out, *safe).code == 0
+        shown = {f"'{name}" if safe else name for name in names[:2]}
+        for path in (drawn, out):
+            cells = {cell for row in csv.reader(path.read_text().splitlines()) for cell in row}
+            assert {cell for cell in cells if cell.strip("'")[:1] in ("=", "@")} == shown
+
+
+@pytest.mark.parametrize(
+    ("there", "arguments"),
+    [
+        ("shelf.safetensors", ["sample", "plain.safetensors", "-n", 2]), ("junk", ["sample", "plain.safetensors"]),
+        ("shelf.safetensors", ["recommend", "mixture.safetensors", "-g", "tea"]), ("drawn.json", ["prepare", "mixture.safetensors"]),
+        ("orders.parquet", ["sample", "plain.safetensors", "--to", "csv"]), ("orders.parquet", ["prepare", "mixture.safetensors"]),
+        ("orders.csv", ["sample", "plain.safetensors", "--to", "parquet"]),
+        ("orders.txt", ["items", "shelf.safetensors", "--rename", "none.csv"]),
+    ],
+)  # fmt: skip
+def test_a_file_of_another_kind_is_not_overwritten(call, models, monkeypatch, there, arguments):
+    monkeypatch.chdir(models)
+    before = (models / there).read_bytes()
+    done = call(*arguments, "-o", there)
+    assert done.code == 1
+    assert "would overwrite" in done.err
+    assert (models / there).read_bytes() == before

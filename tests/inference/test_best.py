@@ -121,6 +121,13 @@ def test_where_greedy_ends_samples_go_on():
         ndpp.best_set(kernel, 3)
 
 
+def test_limits_may_come_from_a_generator():
+    law, limit = LAWS["mixture"], ndpp.Limit([0, 1], most=0)
+    assert not {0, 1} & set(ndpp.best_set(law, 2, limits=(one for one in [limit])).items.tolist())
+    assert not {0, 1} & set(ndpp.greedy_map(law, 2, limits=(one for one in [limit])).tolist())
+    assert not {0, 1} & set(ndpp.recommend(law, [2], n=9, limits=(one for one in [limit])).items.tolist())
+
+
 def test_where_samples_take_too_long_the_greedy_set_is_left(monkeypatch: pytest.MonkeyPatch):
     law, called = LAWS["mixture"], []
 

@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 
 import ndpp
-from ndpp.errors import ImpossibleSizeError, InvalidInputError
+from ndpp.errors import ImpossibleLimitError, ImpossibleSizeError, InvalidInputError
 from ndpp.inference.diversify import _rows
 
 
@@ -51,6 +51,12 @@ def test_queries_of_a_batch_are_drawn_independently():
     np.testing.assert_array_equal(ndpp.diversify(np.stack([x] * 40), k=3, method="sample", rng=0).items[:, 0], one)
 
 
+def test_a_sample_depends_on_the_seed_its_query_and_its_number_alone():
+    x = np.random.default_rng(0).normal(size=(4, 30, 8))
+    whole = ndpp.diversify(x, k=3, method="sample", n_samples=5, rng=0).items
+    np.testing.assert_array_equal(ndpp.diversify(x[:2], k=3, method="sample", n_samples=2, rng=0).items, whole[:2, :2])
+
+
 def test_samples_have_their_law():
     rng = np.random.default_rng(1)
     x, s = rng.standard_normal((6, 3)), rng.standard_normal(6)
@@ -72,6 +78,37 @@ def test_samples_have_their_law():
     kept = {S: det(L, list(S)) for S in combinations(range(2, 6), 2)}
     wanted = [kept[tuple(sorted(S))] / sum(kept.values()) for S in limited.items.tolist()]
     np.testing.assert_allclose(limited.probabilities, wanted, rtol=0.1)  # an estimate
+
+
+@pytest.mark.parametrize("method", ["map", "sample"])
+def test_many_small_catalogues_against_enumeration(method: str):
+    """Gains, and probabilities of samples with given items and limits."""
+    rng, n_met = np.random.default_rng(3), 0
+    for _ in range(60):
+        n, d = rng.integers(3, 7), rng.integers(2, 5)
+        x, s, diversity = (
+            rng.standard_normal((2, n, d)),
+            rng.standard_normal((2, n)),
+            float(rng.choice([0.3, 0.5, 1.0])),
+        )
+        k = int(rng.integers(1, min(n - 1, d - 1) + 1))
+        given, limit = [[0], [n - 1]], ndpp.Limit([0, 1], most=1) if rng.random() < 0.5 else None
+        try:
+            found = ndpp.diversify(x, s, k, diversity=diversity, given=given, method=method, limits=limit, rng=1)
+        except ImpossibleLimitError:
+            continue
+        n_met += 1
+        for q in range(2):
+            L, chosen = dense(x[q], s[q], diversity), list(given[q])
+            items, gains = (np.reshape(part[q], -1) for part in found[:2])
+            for item, gain in zip(items.tolist(), gains):
+                assert gain == pytest.approx(det(L, [*chosen, item]) / det(L, chosen), rel=1e-6)
+                chosen.append(item)
+            if method == "sample":
+                sets = [list(S) for S in combinations(range(n), k + 1) if given[q][0] in S]
+                kept = [det(L, S) for S in sets if limit is None or not {0, 1} <= set(S)]
+                assert found.probabilities[q] == pytest.approx(det(L, chosen) / sum(kept), rel=1e-6)
+    assert n_met > 40
 
 
 def test_limits_hold():

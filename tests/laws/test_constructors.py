@@ -66,6 +66,22 @@ def test_dense(F: np.ndarray):
         )
 
 
+def test_dense_in_single_precision():
+    """The symmetric part of a matrix of small rank is positive semidefinite up to its own rounding."""
+    rng = np.random.default_rng(7)
+    for n in range(2, 6):
+        for _ in range(10):
+            F, D = rng.standard_normal((n, n - 1)), rng.standard_normal((n, n))
+            L = (F @ F.T + D - D.T).astype(np.float32)
+            weights = np.array(
+                [np.linalg.det(L[np.ix_(S, S)].astype(float)) for k in range(n + 1) for S in combinations(range(n), k)]
+            )
+            found = LowRankKernel.from_dense(L).log_probs(
+                [list(S) for k in range(n + 1) for S in combinations(range(n), k)]
+            )
+            np.testing.assert_allclose(np.exp(found), weights / weights.sum(), atol=1e-5)
+
+
 def test_marginal():
     rng = np.random.default_rng(4)
     turn = np.linalg.qr(rng.standard_normal((5, 5)))[0]

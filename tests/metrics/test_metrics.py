@@ -406,3 +406,11 @@ def test_known_figures_of_uk_retail():
     assert metrics.mean_log_likelihood(baseline, test, n_boot=0).value == pytest.approx(-104.1, abs=1.5)
     assert metrics.mean_percentile_rank(baseline, test, rng=0, n_boot=0).value == pytest.approx(83.8, abs=1)
     assert metrics.mean_percentile_rank(cosine, test, rng=0, n_boot=0).value == pytest.approx(93.2, abs=1)
+
+
+def test_ranks_beyond_the_catalogue():
+    baskets = Baskets.from_lists([[0, 1], [2, 3]], n_items=4)
+    law = LowRankKernel(np.eye(4), np.eye(4))
+    for metric in (metrics.hit_rate_at, metrics.ndcg_at):
+        values = [metric(law, baskets, k, n_boot=0).value for k in (4, 2**40, 2**63)]
+        assert values[0] == values[1] == values[2]

@@ -28,7 +28,7 @@ import numpy as np
 from ndpp._atomic import replacing
 from ndpp._validation import check_choice
 from ndpp.baskets.frames import PathOrFile, read_parquet, write_parquet
-from ndpp.baskets.labels import MISSING, Rules, is_plain
+from ndpp.baskets.labels import MISSING, SURROGATES, Rules, is_plain
 from ndpp.baskets.lines import (
     COMPLETION,
     NAME_COLUMNS,
@@ -49,7 +49,6 @@ NAME_FORMAT = "Name its format with {format}"
 Rows: TypeAlias = Iterable[Sequence[Any]]
 _SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet"}
 _NUMBERS = re.compile(r"[-0-9, ]*")
-_SURROGATES = re.compile("[\ud800-\udfff]")  # halves of characters, which UTF-8 does not have
 _NO_LINE_HOLDS = re.compile(r'^["\ufeff]|[\t\n\r\0]')
 _NO_FIELD_HOLDS = re.compile(r'[",;\t|\r\n]')
 
@@ -168,7 +167,7 @@ def _dialect(text: str, columns: Iterable[str], default: str) -> tuple[str, bool
 def check_names(kind: str, names: Iterable[str]) -> None:
     """Raise if files of this format cannot hold one of these names, before anything is written."""
     for name in names:
-        if _SURROGATES.search(name):
+        if SURROGATES.search(name):
             raise InvalidInputError(
                 f"no file can hold the label {name!r}: surrogates not allowed",
                 advice="Write ids with {as_labels:False}.",

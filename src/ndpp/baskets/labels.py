@@ -19,6 +19,8 @@ LARGEST_ID = 2**31 - 1
 MISSING = frozenset(["", "NA", "N/A", "#N/A", "<NA>", "NaN", "nan", "NULL", "null"])
 """Words for a missing value, unless the catalogue has an item of that name, ``missing="keep"``, or the file says that names are exact."""
 
+SURROGATES = re.compile("[\ud800-\udfff]")
+"""Halves of characters, which no encoding of a file has."""
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,99})")  # 007 is a code, not a number
 
 
@@ -109,6 +111,10 @@ def check_labels(
     if isinstance(labels, str) or not all(isinstance(label, str) and label for label in labels):
         raise InvalidInputError(f"{name} must be a sequence of nonempty strings, one for each {of}")
     names = tuple(map(str, labels))
+    if lone := next((label for label in names if SURROGATES.search(label)), None):
+        raise InvalidInputError(
+            f"{name} must be text that files can hold; {lone!r} has half of a character, a surrogate"
+        )
     if len(set(names)) != len(names):
         label, times = Counter(names).most_common(1)[0]
         raise InvalidInputError(f"{name} must be distinct; {label!r} occurs {times} times")

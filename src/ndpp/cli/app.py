@@ -15,6 +15,7 @@ import ndpp
 from ndpp.cli import customers, draw, evaluate, fit, info, items, recommend, report, serve, update
 from ndpp.cli.guard import ARGUMENTS, DEBUG, end_with, guarded, install, reader_left
 from ndpp.cli.options import flattened
+from ndpp.cli.output import SAFE
 from ndpp.errors import NDPPError
 
 app = typer.Typer(
@@ -98,12 +99,16 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def root(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure; allowed anywhere.")] = False,
+    safe: Annotated[
+        bool, typer.Option("--safe", help="In CSV, put ' before names that spreadsheets take for formulas; anywhere.")
+    ] = False,
     version: Annotated[
         bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """Nonsymmetric determinantal point processes: fit models to baskets, draw from them, query them."""
     DEBUG.set(debug)
+    SAFE.set(safe)
 
 
 @cache
@@ -122,9 +127,10 @@ def run(arguments: Sequence[str]) -> None:
     install()
     ARGUMENTS.set(words := list(arguments))
     end = words.index("--") if "--" in words else len(words)
-    if "--debug" in words[:end]:
-        words.remove("--debug")
-        words.insert(0, "--debug")
+    for anywhere in ("--debug", "--safe"):
+        if anywhere in words[:end]:
+            words.remove(anywhere)
+            words.insert(0, anywhere)
     try:  # commands are guarded, but help pages are written outside of them
         parser()(words, prog_name="ndpp")
     except SystemExit as leaving:

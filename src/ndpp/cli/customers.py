@@ -61,7 +61,7 @@ def customers_fit(
       ndpp customers fit shop.safetensors orders.csv -o shop.customers
       ndpp customers fit shop.safetensors orders.csv --customer household --time date -o shop.customers
     """
-    check_output(output, *OTHER_FORMATS, inputs=(model, orders))
+    check_output(output, *OTHER_FORMATS, inputs=(model, orders), kind="customers")
     law = load_model(model)
     read = read_orders(law, orders, reading)
     with working("fitting"):
@@ -79,7 +79,7 @@ def customers_update(
     Examples:
       ndpp customers update shop.safetensors shop.customers tonight.csv
     """
-    check_output(output, *OTHER_FORMATS, inputs=(model, orders))
+    check_output(output, *OTHER_FORMATS, inputs=(model, orders), kind="customers")
     law = load_model(model)
     _rewritten(law, customers, output, lambda found: found.update(read_orders(law, orders, reading)), as_json=json)
 
@@ -97,7 +97,7 @@ def customers_forget(
     Examples:
       ndpp customers forget shop.safetensors shop.customers 17
     """
-    check_output(output, *OTHER_FORMATS, inputs=(model,))
+    check_output(output, *OTHER_FORMATS, inputs=(model,), kind="customers")
 
     def without(found: Customers) -> Customers:
         for one in ids:

@@ -19,7 +19,7 @@ from ndpp.baskets.lines import COMPLETION, Columns
 from ndpp.cli.files import OTHER_FORMATS, check_output, is_regular, require
 from ndpp.cli.guard import Interrupted, say
 from ndpp.cli.options import Format, Writing
-from ndpp.cli.output import progress
+from ndpp.cli.output import plain, progress
 
 
 class Starts(NamedTuple):
@@ -76,7 +76,9 @@ class BasketOutput(NamedTuple):
         binary = to is Format.parquet and output is None and sys.stdout.isatty()
         require(not binary, "Parquet is a binary format; write it to a file with -o")
         formats = (".tsv", ".parquet") if to is None else OTHER_FORMATS  # --to overrides any suffix
-        check_output(output, *formats, inputs=inputs)
+        chosen = None if to is None or str(output).endswith(".gz") else "text"
+        kind = "a Parquet table" if to is Format.parquet else chosen
+        check_output(output, *formats, inputs=inputs, kind=kind)
         target = cls(writing, None if writing.ids else labels, first=first)
         basket_files.check_names(target.kind, target.labels or ())
         return target
@@ -96,6 +98,9 @@ class BasketOutput(NamedTuple):
         name: Callable[[int], Item] = int if labels is None else labels.__getitem__
         stream: IO[bytes] | IO[str] = sys.stdout.buffer if kind == "parquet" else sys.stdout
         target = stream if output is None else output
+        if labels is not None and kind in basket_files.DELIMITERS:
+            labels = tuple(map(plain, labels))
+            name = labels.__getitem__
         if starts is None:
             rows: Iterable[Sequence[Item]] = (list(map(name, row)) for row in baskets)
         else:

@@ -23,6 +23,7 @@ from ndpp.baskets.labels import many
 from ndpp.baskets.lines import Columns, MissingColumnError
 from ndpp.baskets.orders import Orders
 from ndpp.cli.options import Reading, ReadingFor
+from ndpp.customers.store import FORMAT as CUSTOMERS
 from ndpp.errors import (
     DataWarning,
     ImpossibleSizeError,
@@ -206,10 +207,13 @@ def is_regular(path: Path | None) -> bool:
     return path is not None and (path.is_file() or not os.path.lexists(path))
 
 
-def check_output(output: Path | None, *formats: str, inputs: Sequence[str | Path | None] = ()) -> None:
-    """Raise if the output cannot be written, or is one of the ``inputs``, before any work.
+def check_output(
+    output: Path | None, *formats: str, inputs: Sequence[str | Path | None] = (), kind: str | None = None
+) -> None:
+    """Raise if the output cannot be written, is one of the ``inputs``, or holds something of another kind, before any work.
 
-    ``formats`` are the suffixes that can be written in addition to .txt, .csv and .json.
+    ``formats`` are the suffixes that can be written in addition to .txt, .csv and .json; ``kind`` is as in :func:`kind_of`, by default
+    what the suffix says.
     """
     if output is None:
         return
@@ -219,6 +223,11 @@ def check_output(output: Path | None, *formats: str, inputs: Sequence[str | Path
             raise FileExistsError(f"{name} is also an input and would be overwritten; write to another file")
     if output.is_dir():
         raise IsADirectoryError(f"expected the path of a file to write; {name} is a folder")
+    wanted, there = kind or KINDS.get(output.suffix.lower(), "text"), kind_of(output)
+    if there not in (None, wanted):
+        raise FileExistsError(
+            f"{name} holds {there}, which {wanted} would overwrite; choose another name, or remove it first"
+        )
     if not output.parent.is_dir():
         raise FileNotFoundError(f"no folder {os.fspath(output.parent)!r} to write {output.name!r} in; create it first")
     if is_regular(output) and not os.access(output.parent, os.W_OK):
@@ -226,6 +235,23 @@ def check_output(output: Path | None, *formats: str, inputs: Sequence[str | Path
     known, suffix = (".txt", ".csv", *formats, ".json"), output.suffix.lower()
     supported = suffix in known or suffix not in OTHER_FORMATS
     require(supported, f"cannot write {suffix} files; use a name that ends in {', '.join(known)}")
+
+
+KINDS = {".parquet": "a Parquet table", ".gz": "a gzip file"}
+"""Kinds of files by their suffix; others hold text."""
+
+
+def kind_of(path: Path) -> str | None:
+    """Return in words what a file holds; None if it is empty, or no file."""
+    if not path.is_file() or not path.stat().st_size:
+        return None
+    with open(path, "rb") as file:
+        start = file.read(4096)
+    if start[6:9] == b"\0\0{":  # safetensors: the length of a header in JSON comes first
+        return "customers" if CUSTOMERS.encode() in start else "a model"
+    marks = {b"PAR1": "a Parquet table", b"\x1f\x8b": "a gzip file"}
+    found = next((kind for mark, kind in marks.items() if start.startswith(mark)), None)
+    return found or ("text" if _is_text(path) else "binary data")
 
 
 def check_table(output: Path | None, *inputs: str | Path | None) -> None:

@@ -226,8 +226,9 @@ def _check_output(output: Path, inputs: Sequence[str | None], *, test: int) -> N
     """Raise if a file cannot be written, or would be lost, before any work."""
     if output.is_dir() or (output.exists() and not output.is_file()):
         raise OSError(f"expected a regular file to save the model to; got {os.fspath(output)!r}")
-    for written in (output, *(_split_files(output) if test else ())):
-        check_output(written, *OTHER_FORMATS, inputs=inputs)
+    check_output(output, *OTHER_FORMATS, inputs=inputs, kind="a model")
+    for written in _split_files(output) if test else ():
+        check_output(written, inputs=inputs)
 
 
 def _split_files(output: Path) -> tuple[Path, Path]:

@@ -54,7 +54,7 @@ def items(
     require(output is not None, "-o names the model file to write")
     require(any((add, remove, rename)), "--add, --remove and --rename say what to change; none is given")
     assert output is not None
-    check_output(output, ".safetensors", inputs=(model, add, remove, rename))
+    check_output(output, ".safetensors", inputs=(model, add, remove, rename), kind="a model")
     law = load_model(model)
     about = load_metadata(model)
     if rename is not None:

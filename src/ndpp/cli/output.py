@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +27,17 @@ GAP = "   "
 """Between columns."""
 
 
+SAFE = ContextVar("safe", default=False)
+"""Whether no cell of a CSV file begins like a formula."""
+FORMULAS = tuple("=+-@\t\r")
+"""What spreadsheets take for the beginning of a formula."""
+
+
+def plain(value: Any) -> Any:
+    """Return a cell as CSV has it: with --safe, text that begins like a formula has an apostrophe before it."""
+    return f"'{value}" if SAFE.get() and isinstance(value, str) and value.startswith(FORMULAS) else value
+
+
 class Report(NamedTuple):
     """A result: ``data`` for JSON, ``table`` for CSV and Parquet, ``shown`` for people if that is another table or several, and notes."""
 
@@ -44,7 +56,8 @@ def emit(report: Report, output: Path | None, *, as_json: bool) -> None:
         write_parquet(output, *report.table)
         return
     elif suffix == ".csv":
-        text = report.table.to_csv()
+        header, lines = report.table
+        text = Table(header, [list(map(plain, line)) for line in lines]).to_csv()
     elif output is None and sys.stdout.isatty():
         _print(report, Console(file=sys.stdout))
         return

@@ -25,7 +25,7 @@ def prepare(model: o.Model, output: o.ModelOutput) -> None:
     Examples:
       ndpp prepare model.safetensors -o served.safetensors
     """
-    check_output(output, ".safetensors", inputs=(model,))
+    check_output(output, ".safetensors", inputs=(model,), kind="a model")
     law = load_model(model)
     with working("Preparing the components"):
         prepared = law.prepared()

@@ -82,8 +82,8 @@ def update(
       ndpp update shop.safetensors tonight.csv --basket order_id --item product -o shop2.safetensors
       ndpp update shop.safetensors tonight.csv -o shop.safetensors --customers shop.customers
     """
-    check_output(output, *OTHER_FORMATS, inputs=(orders, validation))
-    check_output(customers, ".customers", *OTHER_FORMATS, inputs=(orders, validation, model))
+    check_output(output, *OTHER_FORMATS, inputs=(orders, validation), kind="a model")
+    check_output(customers, ".customers", *OTHER_FORMATS, inputs=(orders, validation, model), kind="customers")
     with one_writer(output), contextlib.nullcontext() if customers is None else one_writer(customers):
         law, source = load_model(model), Source(orders, reading)
         with stage(f"reading {source.name}"):

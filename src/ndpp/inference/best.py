@@ -26,7 +26,7 @@ from ndpp.inference.scores import law_under
 from ndpp.laws.ask import Conditions
 from ndpp.laws.hooks import log_sum
 from ndpp.laws.law import Law
-from ndpp.laws.limits import Limit, Limits
+from ndpp.laws.limits import Limit, Limits, listed
 
 MIN_LOG_GAIN = 1e-9
 """An exchange must raise the log weight by more."""
@@ -107,6 +107,7 @@ def best_set(  # type: ignore[misc]
     check_count(n_samples, "n_samples")
     among = law_under(among, start, **conditions)
     among.check_size(check_count(size, "size"), given=start)
+    limits = listed(limits)
     kept = Limits.of(limits, among)
     seen: dict[tuple[int, ...], float] = {}
 

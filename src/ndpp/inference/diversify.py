@@ -18,7 +18,7 @@ from ndpp.errors import InvalidInputError
 from ndpp.inference.greedy import gains_of, greedy_batch, greedy_map
 from ndpp.inference.pursuit import DOUBLED_ENTRIES, RowFactors, squares_of
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.limits import Limit
+from ndpp.laws.limits import Limit, listed
 from ndpp.linalg.operations import Array
 
 
@@ -72,7 +72,7 @@ def diversify(
     n_samples : int
         Number of samples.
     rng : anything ``numpy.random.default_rng`` takes
-        For samples; the queries of a batch are drawn independently of each other.
+        For samples. Each query of a batch has a stream of its own: its sample i depends on the seed, on its place in the batch and on i.
     device : str, optional
         "cuda" for arrays to be worked on by a GPU. Tensors are worked on where they are.
 
@@ -117,11 +117,11 @@ def diversify(
             f"must be at most {n - g}, the number of items that are not given; got {k}", argument="k"
         )
     probabilities = None
-    if method == "map" and not limits:
+    kept = listed(limits)
+    if method == "map" and not kept:
         items, gains = (part[:, g:] for part in greedy_batch(X, k + g, start, window, factors=factors))
     else:
         kernels = [LowRankKernel(x) for x in np.asarray(plain_array(X * factors.f[..., None], "embeddings"))]
-        kept = [limits] if isinstance(limits, Limit) else list(limits or ())
         if method == "map":
             each = zip(kernels, start)
             runs = [greedy_map(kernel, k + g, given=own, window=window, limits=kept) for kernel, own in each]
@@ -153,9 +153,10 @@ def _in_order(
         items.append(draw[run[g:]])
         gains.append(gain[g:])
         log_weights.append(kernel.log_det(draw[run]))
-    log_mass = kernel.log_mass(given, None if limits else size)
+    log_mass = kernel.log_mass(given, size)
     if limits:
-        log_mass += np.log(float(kernel.probability([*limits, Limit(range(kernel.n_items), size, size)], given)))
+        likely = kernel.rescale(size - 0.5)  # sets of this size have the same distribution, and are not rare
+        log_mass += np.log(float(likely.probability(limits, given, size=size)))
     return items, gains, [float(np.exp(one - log_mass)) for one in log_weights]
 
 

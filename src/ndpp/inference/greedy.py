@@ -24,7 +24,7 @@ from ndpp.inference.scores import law_under
 from ndpp.laws.ask import Conditions
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
-from ndpp.laws.limits import Limit, Limits
+from ndpp.laws.limits import Limit, Limits, listed
 from ndpp.laws.scoring import Factored
 from ndpp.linalg.operations import Array
 
@@ -98,7 +98,7 @@ def greedy_map(  # type: ignore[misc]
         open = np.isin(support, check_items(candidates, law, "candidates"))
     open[chosen] = False
     accepts = None
-    if isinstance(limits, Limit) or len(limits):
+    if limits := listed(limits):
         accepts = _Within(Limits.of(limits, law, size), law, chosen, open, size)
     groups: list[Sequence[int]] = []
     for state, rows in _states(law, chosen, open, size, window, accepts):

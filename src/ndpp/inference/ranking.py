@@ -23,7 +23,7 @@ from ndpp.inference.recommendation import Caps, PerCategory, Recommendation, Rec
 from ndpp.inference.scores import continuation_scores, law_under, next_item_scores, scores_of_one, scores_or_nan
 from ndpp.laws.ask import Conditions, Factors, Whose
 from ndpp.laws.law import Law
-from ndpp.laws.limits import Limit
+from ndpp.laws.limits import Limit, listed
 from ndpp.laws.scoring import Best
 
 DAMPING = 0.2
@@ -146,7 +146,7 @@ class Rule(NamedTuple):
                 p >= (DEFAULT_SUPPORT * p.sum() / max(1, np.count_nonzero(p)) if support is None else support)
             )
         allowed, caps = (allowed, None) if per_category is None else per_category.limit(law, allowed)
-        if isinstance(limits, Limit) or len(limits):
+        if limits := listed(limits):
             caps = Caps.of(limits, law).joined(caps)
         return cls(law, ranking, n, allowed, unit, shown, caps)
 

@@ -97,6 +97,11 @@ class Limit:
         return out
 
 
+def listed(limits: Limit | Iterable[Limit] | None) -> list[Limit]:
+    """Return one limit, several, which may come from a generator, or none as a list."""
+    return [limits] if isinstance(limits, Limit) else list(limits or ())
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A number, or one of each item: ``value``, its standard ``error``, and whether it is ``exact``, but for rounding."""
@@ -135,7 +140,7 @@ class Limits:
     @classmethod
     def of(cls, limits: Limit | Iterable[Limit], law: Catalogued, size: int | None = None) -> Limits:
         """Return limits on the items of a law, and, with ``size``, on their number."""
-        chosen = [limits] if isinstance(limits, Limit) else list(limits)
+        chosen = listed(limits)
         if not chosen and size is None:
             return NO_LIMITS
         for limit in chosen:

@@ -87,7 +87,7 @@ def dense_parts(L: Any, name: str = "L") -> tuple[FloatArray, FloatArray | Defin
     lowest = float(sl.eigvalsh((L + L.T) / 2, subset_by_index=[0, 0])[0])
     if lowest < -8 * eps * len(L) * np.abs(L).max():
         raise _not_accretive(name, lowest)
-    return np.eye(len(L)), L
+    return np.eye(len(L)), L + max(-lowest, 0.0) * np.eye(len(L))
 
 
 def _is_regular(L: FloatArray, eps: float) -> bool:

@@ -62,7 +62,7 @@ class Ranks(NamedTuple):
 
     def in_top(self, k: int) -> FloatArray:
         """Return the probability that the held-out item is among the first k."""
-        return self._where_ranked(np.clip((k - self.above) / (self.ties + 1), 0.0, 1.0))
+        return self._where_ranked(np.clip((self._most(k) - self.above) / (self.ties + 1), 0.0, 1.0))
 
     def reciprocal(self) -> FloatArray:
         """Return the mean of 1 / rank."""
@@ -70,9 +70,14 @@ class Ranks(NamedTuple):
 
     def discounted(self, k: int) -> FloatArray:
         """Return the mean of 1 / log₂(1 + rank), zero beyond rank k: the NDCG@k of a single relevant item."""
+        k = self._most(k)
         total = np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(2, k + 2)))])
         first, last = np.minimum(self.above, k), np.minimum(self.above + self.ties + 1, k)
         return self._where_ranked((total[last] - total[first]) / (self.ties + 1))
+
+    def _most(self, k: int) -> int:
+        """Return k, or a rank that is beyond all candidates, too."""
+        return min(k, int(self.candidates.max(initial=0)) + 1)
 
     def _where_ranked(self, values: FloatArray) -> FloatArray:
         return np.where(self.is_ranked, values, -np.inf)
