@@ -5,7 +5,7 @@ kernels   Random kernels with exact entries, badly scaled on purpose. Every publ
           kernels with columns of one scale may be warned about.
 laws      Random laws of every kind over a few items, over 10^±8 in every direction, plain or changed: every verb of the contract of laws
           (:mod:`law_verbs`) against rational arithmetic, by the same rule.
-conditions  Random laws under up to three random conditions: every question of :mod:`law_questions`, by the same rule.
+conditions  Random laws under up to three random conditions: every question of :mod:`law_questions`, right to 1e-7 or said.
 draws     Draws from such laws, compared with the enumeration of all sets; the p-values of all cases are uniform.
 models    Model files of every kind of distribution with bytes changed, cut off, repeated or inserted. Loading gives the same model or
           one of our errors.

@@ -34,8 +34,6 @@ from ndpp.laws.moments import entropy, kl, pair_probabilities
 from ndpp.laws.precision import check_given, never_together
 from ndpp.linalg.sizes import ROUNDED
 
-RARELY = 0.02
-"""If the empty set is left out and others are rarer than this, they are drawn as sets within the limit of at least one item."""
 NEGLIGIBLE_POSTERIOR = 1e-14
 """Components with a smaller posterior are left out of averages."""
 KINDS: dict[str, type[Law]] = {}
@@ -416,9 +414,7 @@ class Law(Hooks):
             conditions["mission"] = component
         ask = self.ask(**conditions)
         law = self.under(ask.of_law)
-        any_set = ask.size is None and not len(ask.given) and device in (None, "cpu")
-        is_rare = any_set and law.nonempty and law._free_weights.sum() > 1 / RARELY
-        options: dict[str, Any] = {"limits": ask.limits.records} if len(ask.limits) or is_rare else {}
+        options: dict[str, Any] = {"limits": ask.limits.records} if len(ask.limits) else {}
         memory = law._memory if memory is None else memory
         return law._prepare_sampler(
             size=ask.size, given=ask.given, exclude=ask.excluded, memory=memory, device=device, **options
@@ -479,7 +475,7 @@ class Law(Hooks):
 
     def component(self, which: int | str) -> int:
         """Return the number of a component, given by number or name."""
-        if self.components[0] is self:
+        if type(self)._plain_components is Law._plain_components:
             raise InvalidInputError(
                 f"is for mixtures, and this is a single kernel; got {which!r}", argument="component"
             )
@@ -492,7 +488,9 @@ class Law(Hooks):
     @property
     def components(self) -> Sequence[Any]:
         """The components, as distributions of their own."""
-        return [part.without_empty() for part in self._plain_components] if self.nonempty else self._plain_components
+        if not self.nonempty:
+            return self._plain_components
+        return [part.without_empty() if most else part for part, most in zip(self._plain_components, self.largest)]
 
     def _repr_html_(self) -> str:
         facts: list[tuple[str, Any]] = [("items", self.n_items), ("largest sample", self.max_size)]

@@ -56,8 +56,9 @@ class Components(Sequence[Any]):
     def __getitem__(self, which: Any) -> Any:
         if isinstance(which, slice):
             return [self[c] for c in range(len(self))[which]]
-        single = self.mixture.single(range(len(self))[which])
-        return single.without_empty() if self.nonempty else single
+        c = range(len(self))[which]
+        single = self.mixture.single(c)
+        return single.without_empty() if self.nonempty and self.mixture.largest[c] else single
 
 
 class SharedTies(Mixture):
