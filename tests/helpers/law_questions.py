@@ -75,7 +75,7 @@ def close_estimate(found: Any, error: Any, exact: bool, expected: Any, what: obj
     if exact:
         close(found, expected, what)
         return
-    expected = np.asarray(expected, float)
+    expected = np.asarray(expected, float).clip(0.0, 1.0)
     # Where none of the samples, or each of them, has an item, the error is that of the truth.
     allowed = SIGMAS * np.maximum(error, np.sqrt(expected * (1 - expected) / N_ESTIMATED)) + 1e-9
     off = np.abs(np.asarray(found, float) - expected)

@@ -34,10 +34,12 @@ from ndpp.laws.frame import Frame
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Estimate, Limits
-from ndpp.laws.precision import check_given
-from ndpp.laws.totals import LOST_IN_ROUNDING, Totals, sizes_within
+from ndpp.laws.precision import REFUSE_ERROR, check_given, say_precision
+from ndpp.laws.totals import Totals, sizes_within
 from ndpp.linalg.scaling import EPS
 
+NEVER = ImpossibleLimitError, ImpossibleSizeError, ZeroProbabilityError
+"""What says that there are no such sets."""
 N_DRAWN = 1000
 """Sets that are drawn where limits have no exact answer."""
 
@@ -140,7 +142,7 @@ class Conditioned(Law):
         if found is not None:
             return found if all(part.chance.exact for part, p in zip(found.parts, posterior) if p > 0) else None
         totals = Totals.of(self.whole, self.limits, self.given, self.size, posterior)
-        if totals is None or 0.0 < posterior @ totals.chances <= LOST_IN_ROUNDING:
+        if totals is None or (posterior @ totals.chances > 0 and totals.error(posterior) > REFUSE_ERROR):
             return None
         return totals
 
@@ -196,7 +198,14 @@ class Conditioned(Law):
         return self._weighed[1]
 
     def _say_estimated(self, found: FloatArray | None = None) -> None:
-        """Say how far off answers may be that are estimated from samples: these frequencies of sets, or all probabilities, by a factor."""
+        """Say how far off answers may be that are estimated from samples: these frequencies of sets, or all probabilities, by a factor.
+
+        Where limits keep few sets, answers that are not estimated may be off by rounding.
+        """
+        if isinstance(self._exact, Totals):
+            say_precision(
+                self._exact.error(self._posterior), "the probabilities of sets within these limits", stacklevel=5
+            )
         if self._is_exact:
             return
         if found is None:
@@ -270,7 +279,7 @@ class Conditioned(Law):
         further = Conditioned(self.whole, given, wanted, self.limits)
         try:
             return self._relative(log_masses + further._log_chances())
-        except ImpossibleLimitError:
+        except NEVER:
             return np.full(len(self.weights), -np.inf)
 
     def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
@@ -280,6 +289,7 @@ class Conditioned(Law):
         if not len(self.limits):
             out = self.whole._mean_inclusions(self.given, self.size, active, shares)
         elif self._exact is not None:
+            self._say_estimated()
             for c, share in zip(active.tolist(), shares):
                 out += share * self._exact.inclusions(c)
         else:
@@ -320,7 +330,7 @@ class Conditioned(Law):
         p, out = self.inclusion_probabilities(), np.zeros((len(ids), self.max_size + 1))
         for row, item in zip(out, ids.tolist()):
             if p[item] > 0:
-                with suppress(ImpossibleLimitError, ImpossibleSizeError, ZeroProbabilityError):  # then p is rounding
+                with suppress(*NEVER):  # then p is rounding
                     found = self.size_distribution(given=[item])
                     row[: len(found)] = p[item] * found[: len(row)]
         return out

@@ -280,7 +280,8 @@ class FamilyMixture(SharedTies):
         found = np.stack([np.full(len(possible), -np.inf), np.zeros(len(possible))])
         for c in np.flatnonzero(possible & (self.largest_given(ids) >= left)).tolist():
             value, error = parts.sized(c, left, 0.0).log_weight_of(left) if left else (0.0, 0.0)
-            found[:, c] = value - parts.at(c, 0.0).log_weight, error
+            plain = parts.at(c, 0.0)
+            found[:, c] = value - plain.log_weight, max(error, plain.error)
         return found
 
     def _log_inside(self, touched: Touched) -> FloatArray:

@@ -34,6 +34,8 @@ from ndpp.laws.moments import entropy, kl, pair_probabilities
 from ndpp.laws.precision import check_given, never_together
 from ndpp.linalg.sizes import ROUNDED
 
+NEVER = 1e-28
+"""Probabilities up to this may be what rounding left of zero, squared."""
 NEGLIGIBLE_POSTERIOR = 1e-14
 """Components with a smaller posterior are left out of averages."""
 KINDS: dict[str, type[Law]] = {}
@@ -166,7 +168,7 @@ class Law(Hooks):
         return found
 
     def sizes_with(self, items: Items, **conditions: Unpack[Conditions]) -> FloatArray:
-        """Return P(|S| = k | a ∈ S) of each of these items a, a row for each, for k = 0, 1, …; 0 for items that never occur.
+        """Return P(|S| = k | a ∈ S) of each of these items a, a row for each, for k = 0, 1, …; 0 for items that never occur, up to 1e-28.
 
         For a mixture of C components O(C (n r² + K r³)) in all, where sizes vary by K, and little more for all items than for one.
         """
@@ -175,7 +177,7 @@ class Law(Hooks):
         order = np.argsort(ids, kind="stable")
         joint = law._joint_sizes(ids[order])
         total, out = joint.sum(axis=1, keepdims=True), np.zeros_like(joint)
-        out[order] = np.divide(joint, total, out=np.zeros_like(joint), where=total > 0)
+        out[order] = np.divide(joint, total, out=np.zeros_like(joint), where=total > NEVER)
         return out
 
     def check_size(self, size: int, *, given: Items = ()) -> int:

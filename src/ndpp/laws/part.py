@@ -143,6 +143,7 @@ class SizedPart(NamedTuple):
     def joint(self, ids: IntArray) -> tuple[int, FloatArray]:
         """Return a first size k, and P(a ∈ S, |S| = k) of some items with the odds as they were, for the sizes from it on."""
         low, found = joint_sizes(self.law, self.part.places(ids))
+        found[:, self.law.distribution()[low : low + found.shape[1]] <= ROUNDED] = 0.0
         shares = np.exp(self._log_shares(np.arange(low, low + found.shape[1])))
         return low, np.asarray(found * shares * self.size_distribution()[0])
 

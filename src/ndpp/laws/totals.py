@@ -13,7 +13,8 @@ import numpy as np
 
 from ndpp._types import FloatArray, IntArray
 from ndpp.laws.limits import Limits
-from ndpp.linalg.sizes import SizeLaw
+from ndpp.linalg.scaling import EPS
+from ndpp.linalg.sizes import ROUNDED, SizeLaw
 
 if TYPE_CHECKING:
     from ndpp.laws.law import Law
@@ -111,12 +112,21 @@ class Digits(NamedTuple):
 
 
 class Total(NamedTuple):
-    """What the total of a component is computed from, the items of its groups, and the totals that keep all limits with their chances."""
+    """What the total of a component is computed from, the items of its groups, and the totals that keep all limits with their chances.
+
+    ``error`` is how far the sum of the chances may be off by rounding.
+    """
 
     law: SizeLaw
     items: IntArray
     kept: IntArray
     chances: FloatArray
+    error: float
+
+    @property
+    def chance(self) -> float:
+        """P_c(limits | given)."""
+        return min(1.0, max(0.0, float(self.chances.sum())))
 
     @classmethod
     def each_of(cls, law: Law, digits: Digits | None, ids: IntArray, posterior: FloatArray) -> dict[int, Total] | None:
@@ -135,7 +145,9 @@ class Total(NamedTuple):
             if work * (len(active) if c == active[0] else 1) > MOST_WORK:
                 return None
             kept = digits.keeping(low, min(low + count - 1, total.most))
-            out[c] = cls(total, part.items, kept, total.distribution()[kept])
+            out[c] = cls(
+                total, part.items, kept, total.rounded()[kept], part.error + ROUNDED * float(np.sqrt(len(kept)))
+            )
         return out
 
 
@@ -151,6 +163,7 @@ def sizes_within(law: Law, limits: Limits, ids: IntArray, posterior: FloatArray)
     out = np.zeros((len(posterior), digits.bases[-1]))
     for c, total in totals.items():
         np.add.at(out[c], total.kept // int(np.prod(digits.bases[:-1])), total.chances)
+    out = out.clip(0.0)
     sums = out.sum(axis=1, keepdims=True)
     return out / np.where(sums > 0, sums, 1.0)
 
@@ -177,7 +190,7 @@ class Totals(NamedTuple):
         if digits is None or totals is None:
             return None
         chances, raised = np.zeros(len(posterior)), np.ones(len(posterior))
-        chances[list(totals)] = [min(1.0, float(total.chances.sum())) for total in totals.values()]
+        chances[list(totals)] = [total.chance for total in totals.values()]
         if size is not None:  # what was found is P_c(limits, size | given)
             with np.errstate(divide="ignore"):
                 of_size = np.exp(law._log_masses(ids, size) - law._log_masses(ids, None))
@@ -192,6 +205,11 @@ class Totals(NamedTuple):
             some = np.maximum(chances - empty, LOST_IN_ROUNDING**2)  # all that is left may be rounding
             raised, chances = chances / some, np.where(chances > 0, some / law.kept, 0.0)
         return cls(chances, totals, raised, law.n_items)
+
+    def error(self, posterior: FloatArray) -> float:
+        """Return how far P(limits | given) may be off by rounding, relative to it."""
+        whole = sum(posterior[c] * total.chance for c, total in self.totals.items())
+        return float(sum(posterior[c] * total.error for c, total in self.totals.items()) / max(whole, EPS))
 
     def inclusions(self, c: int) -> FloatArray:
         """Return P_c(a ∈ S | limits, given) of all items; 0 of components that were left out."""

@@ -267,12 +267,16 @@ class SizeLaw(NamedTuple):
 
     def distribution(self) -> FloatArray:
         """Return P(|S| = k) for k = 0..most."""
+        return self.rounded().clip(0.0)
+
+    def rounded(self) -> FloatArray:
+        """Return the same with rounding errors of either sign, which cancel in sums."""
         low, count = self.window()
         z, out = circle(count), np.zeros(self.most + 1)
         half = np.exp(self.log_mean(z))
         sums = np.fft.fft(np.concatenate([half, half[::-1].conj()]))  # the lower half of the circle has the conjugates
         sizes = np.arange(low, min(low + count, len(out)))
-        out[sizes] = (sums[sizes % count] * _unit(count, sizes)).real.clip(0.0) / count
+        out[sizes] = (sums[sizes % count] * _unit(count, sizes)).real / count
         return out
 
     def inclusions(self, *sizes: int) -> FloatArray:

@@ -204,7 +204,8 @@ class TiltedMixture(NamedTuple):
     def within(cls, sampler: Proposer, drawers: LimitedDrawers) -> TiltedMixture:
         """Return the components as they were tilted for limits; the factors of unfit items are those of one more limit."""
         tilts, mixture, at = drawers.tilts, drawers.parts.mixture, drawers.is_tilted
-        odds = np.where(at[:, None], tilts.components.odds, mixture.touched.odds)
+        known = at & tilts.components.is_known  # others are never proposed
+        odds = np.where(known[:, None], tilts.components.odds, mixture.touched.odds)
         rows = TiedMixture(odds, mixture.touched.base, mixture.weights)
         assert sampler.left is not None  # it has limits
         theta = np.column_stack([sampler.left.theta, at.astype(np.float64)])
