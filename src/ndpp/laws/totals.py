@@ -169,12 +169,13 @@ def sizes_within(law: Law, limits: Limits, ids: IntArray, posterior: FloatArray)
 
 
 class Totals(NamedTuple):
-    """P_c(limits | given, size) of the components, and what their distributions come from, those left out excepted.
+    """P_c(limits | given, size) of the components, their rounding errors, and what they come from, components left out excepted.
 
     ``raised`` is by how much the empty set, if it is left out, raises the probabilities of items given the limits.
     """
 
     chances: FloatArray
+    errors: FloatArray
     totals: dict[int, Total]
     raised: FloatArray
     n_items: int
@@ -189,27 +190,30 @@ class Totals(NamedTuple):
         totals = Total.each_of(law, digits, ids, posterior)
         if digits is None or totals is None:
             return None
-        chances, raised = np.zeros(len(posterior)), np.ones(len(posterior))
+        chances, errors, raised = np.zeros(len(posterior)), np.zeros(len(posterior)), np.ones(len(posterior))
         chances[list(totals)] = [total.chance for total in totals.values()]
+        errors[list(totals)] = [total.error for total in totals.values()]
         if size is not None:  # what was found is P_c(limits, size | given)
             with np.errstate(divide="ignore"):
                 of_size = np.exp(law._log_masses(ids, size) - law._log_masses(ids, None))
             of_size = of_size if len(ids) else of_size * law.kept
             if 0 < posterior @ chances < LOST_IN_ROUNDING:
                 return None
-            chances = np.divide(chances, of_size, out=np.zeros_like(chances), where=of_size > 0).clip(0.0, 1.0)
+            chances, errors = (
+                np.divide(x, of_size, out=np.zeros_like(x), where=of_size > 0) for x in (chances, errors)
+            )
+            chances = chances.clip(0.0, 1.0)
         elif law.nonempty and not len(ids):
             if law.kept[list(totals)].min(initial=1.0) < LOST_IN_ROUNDING:
                 return None
             empty = np.exp(-law.log_normalizers()) if digits.keeps_empty else np.zeros(len(chances))
             some = np.maximum(chances - empty, LOST_IN_ROUNDING**2)  # all that is left may be rounding
-            raised, chances = chances / some, np.where(chances > 0, some / law.kept, 0.0)
-        return cls(chances, totals, raised, law.n_items)
+            raised, chances, errors = chances / some, np.where(chances > 0, some / law.kept, 0.0), errors / law.kept
+        return cls(chances, errors, totals, raised, law.n_items)
 
     def error(self, posterior: FloatArray) -> float:
-        """Return how far P(limits | given) may be off by rounding, relative to it."""
-        whole = sum(posterior[c] * total.chance for c, total in self.totals.items())
-        return float(sum(posterior[c] * total.error for c, total in self.totals.items()) / max(whole, EPS))
+        """Return how far P(limits | given, size) may be off by rounding, relative to it."""
+        return float((posterior @ self.errors) / max(float(posterior @ self.chances), EPS**2))
 
     def inclusions(self, c: int) -> FloatArray:
         """Return P_c(a ∈ S | limits, given) of all items; 0 of components that were left out."""

@@ -113,7 +113,7 @@ class TiltedComponents:
         factors, rows, beyond = np.exp(self.log_factors(new, slice(None))), ties.base.support, 0.0
         items = np.arange(mixture.n_items) if factors.shape[1] == 1 else np.flatnonzero((factors != 1).any(axis=0))
         if mixture.patterns is None:
-            odds, changed = np.minimum(mixture.odds[new] * factors, MOST_ODDS), items
+            odds, changed = np.minimum(mixture.odds[new] * factors.clip(0.0, MOST_ODDS), MOST_ODDS), items
         else:
             odds, changed = ties.odds[new], np.unique(mixture.patterns.families[items])
             slots = mixture.patterns.slots[changed]

@@ -23,6 +23,7 @@ from torch import Tensor
 from ndpp._memory import Memory
 from ndpp._types import FloatArray, IntArray, KeyArray
 from ndpp.laws.patterns import Patterns
+from ndpp.laws.precision import WARN_ERROR
 from ndpp.laws.shared import SharedTies
 from ndpp.laws.tied import TiedMixture
 from ndpp.samplers.base import Engine, Sampler, stream
@@ -77,7 +78,10 @@ def prepare(sampler: Sampler, device: torch.device) -> Engine | None:
         return LimitedEngine.prepare(sampler, sampler, parts) if sampler.is_tilted else parts
     assert sampler.left is None  # engines draw from mixtures without the excluded items
     if isinstance(drawers, TiedDrawers):
-        return TiedEngine.prepare(sampler, TiltedMixture.of(drawers), device)
+        tilted = TiltedMixture.of(drawers)
+        # What is left beside given items may be rounding, which the CPU draws around.
+        is_lost = len(drawers.ids) > 0 and float(tilted.mixture.touched._state.errors.max()) > WARN_ERROR
+        return None if is_lost else TiedEngine.prepare(sampler, tilted, device)
     union = drawers[0]
     assert isinstance(union, SizedUnion)
     return UnionEngine.prepare(sampler, union, device)
