@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 
 from ndpp import Baskets
 from ndpp.datasets import make_kernel
 from ndpp.diagnostics import psrf
+from ndpp.linalg.skew import dominating
 from ndpp.samplers import Exact
-from ndpp_experiments import fig1, fig2, map_init
+from ndpp_experiments import fig1, fig2, map_init, theorem4
 from ndpp_experiments import psrf as mixing
 from ndpp_experiments.chains import log_det_gap, noise_of_gap
 from ndpp_experiments.samplers_timed import SamplerTime, times_exact
@@ -111,3 +114,24 @@ def test_bounds_of_figure_2_can_fail(change, failed):
     found = [finding.what for finding in fig2._findings(points, points) if finding.holds is False]
     assert len(found) == len(failed)
     assert all(what in text for what, text in zip(failed, found))
+
+
+def test_proposals_of_theorem_4_are_those_of_all_pairs():
+    kernel = make_kernel(9, 6, rng=0)
+    X, W = np.asarray(kernel.X), kernel.W
+    for kept in ([], [4], [0, 7]):
+        W_A = W - W @ X[kept].T @ np.linalg.inv(X[kept] @ W @ X[kept].T) @ X[kept] @ W
+        others = [pair for pair in combinations(range(9), 2) if not set(pair) & set(kept)]
+        minors = [[np.linalg.det(X[[*pair]] @ M @ X[[*pair]].T) for pair in others] for M in (dominating(W_A), W_A)]
+        expected = sum(minors[0]) / sum(minors[1])
+        assert theorem4.in_the_papers_coordinates(X, W, np.array(kept, np.int64)) == pytest.approx(expected)
+
+
+def test_bounds_of_theorem_4_can_fail():
+    one = theorem4.Proposals(
+        10, 4, 4, 9, papers=3.0, papers_most=4.0, orthonormal=3.0, bound=9.0, bound_least=8.0, least_slack=2.0
+    )
+    assert theorem4._bounded("", [one, one]).holds
+    assert theorem4._bounded("", [one, one._replace(least_slack=0.99)]).holds is False
+    assert theorem4._growth("n", [10, 100], [one, one]).holds
+    assert theorem4._growth("n", [10, 100], [one, one._replace(papers=6.0)]).holds is False
