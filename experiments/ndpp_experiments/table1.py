@@ -17,7 +17,7 @@ from ndpp.samplers.walk.up import UpStep
 from ndpp_experiments.plots import Curve, Panel, fitted_slope, runtimes
 from ndpp_experiments.record import Finding, Result, Say, grouped, number
 from ndpp_experiments.samplers_timed import PREPARATION
-from ndpp_experiments.timing import draw_times, prepared, proposal_times, step_times
+from ndpp_experiments.timing import afresh, draw_times, prepared, proposal_times, step_times
 from ndpp_experiments.tree import Tree, TreeUp, through_tree
 
 PAPER = {
@@ -91,12 +91,13 @@ NOTES = (
 
 def unit_times(kernel: LowRankKernel, size: int, *, seed: int, seconds: float, only_of_size: bool) -> dict[str, float]:
     """Return seconds of one draw, step or proposal of every sampler, or only of those that draw sets of one size."""
-    again, coordinates = prepared(lambda: LowRankKernel(kernel.X, kernel.W))
-    tree, for_tree = prepared(lambda: Tree.prepare(again))
+    tree, preparation = prepared(lambda: Tree.prepare(afresh(kernel)))
     request = Request(size, max_proposals=float("inf"))
     specs = offered(size) + ([] if only_of_size else [spec for spec in offered(None) if not spec.draws(size)])
-    found = {spec.label: _unit(through_tree(spec, tree), again, request, seed=seed, seconds=seconds) for spec in specs}
-    return found if only_of_size else {**found, PREPARATION: coordinates + for_tree}
+    found = {
+        spec.label: _unit(through_tree(spec, tree), tree.kernel, request, seed=seed, seconds=seconds) for spec in specs
+    }
+    return found if only_of_size else {**found, PREPARATION: preparation}
 
 
 def _unit(spec: SamplerSpec, kernel: LowRankKernel, request: Request, *, seed: int, seconds: float) -> float:

@@ -99,8 +99,10 @@ POINT = fig2.Point(
         ({}, []),
         (
             {"prepare_kernel": 1e6},
-            ["preparation, coordinates", "preparation with the tree", "the same, three largest n"],
+            ["preparation, coordinates"],
         ),
+        ({"prepare_exact": 1e6}, ["preparation of `Exact`"]),
+        ({"prepare_tree": 1e6}, ["preparation with the tree", "the same, three largest n"]),
         ({"exact": 3.0}, ["`Exact`, one sample"]),
         ({"rejection_walk": 3.0}, ["`Walk(RejectionUp)`, one sample"]),
         ({"rejection_step": 2.5}, ["a step of the paper's walk"]),

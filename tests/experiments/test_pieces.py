@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import warnings
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,8 +14,20 @@ import pytest
 from ndpp import Baskets, LowRankKernel
 from ndpp.datasets import make_kernel
 from ndpp.errors import InvalidInputError, TrainingInterruptedWarning
+from ndpp.laws import support
 from ndpp.samplers import Exact, Rejection, RejectionUp, Walk, registry
-from ndpp_experiments import bench, beyond, kernels, map_init, record, samplers_timed, stored_draws, timing
+from ndpp_experiments import (
+    bench,
+    beyond,
+    fig2,
+    kernels,
+    map_init,
+    record,
+    samplers_timed,
+    stored_draws,
+    table1,
+    timing,
+)
 from ndpp_experiments.chains import run_chains
 from ndpp_experiments.enumerated import enumerate_walk
 from ndpp_experiments.record import Finding, Result
@@ -237,13 +250,47 @@ def test_a_bench_holds_all_against_the_first_that_works(monkeypatch):
         raise InvalidInputError("not of this size")
 
     def took(sampler, *, seed, seconds):
-        return timing.Times(0.0, 0.0, sampler, sampler, 7), 7
+        return timing.Times(0.0, 0.0, sampler.wall, sampler.wall, 7), 7
+
+    def sampler(wall):
+        return SimpleNamespace(wall=wall, sample=lambda count, rng: None)
 
     monkeypatch.setattr(bench, "sample_times", took)
-    found = bench.measure({"none": refuses, "first": lambda: 2.0, "slow": lambda: 6.0})
+    found = bench.measure({"none": refuses, "first": lambda: sampler(2.0), "slow": lambda: sampler(6.0)})
     assert [(row.sampler, row.ratio, row.note) for row in found] == [
         ("none", None, "not of this size"), ("first", 1.0, ""), ("slow", 3.0, "")
     ]  # fmt: skip
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """The shapes of the kernels whose coordinates are computed while something is timed."""
+    found, inside = [], []
+    enter, leave, compute = timing.Stopwatch.__enter__, timing.Stopwatch.__exit__, support.coordinates
+
+    def recording(X, *args, **settings):
+        if inside:
+            found.append(X.shape)
+        return compute(X, *args, **settings)
+
+    monkeypatch.setattr(timing.Stopwatch, "__enter__", lambda self: (inside.append(self), enter(self))[1])
+    monkeypatch.setattr(timing.Stopwatch, "__exit__", lambda self, *error: (inside.pop(), leave(self, *error))[1])
+    monkeypatch.setattr(support, "coordinates", recording)
+    return found
+
+
+def test_a_preparation_starts_from_the_factors(computed):
+    """A kernel computes its coordinates when they are first needed; whoever prepares first would pay for all."""
+    fig2.prepare(30, 4, 2, seed=0)
+    assert len(computed) == 9  # coordinates, Exact and tree, three times each
+    computed.clear()
+    table1.unit_times(make_kernel(31, 4, rng=0), 2, seed=0, seconds=0.0, only_of_size=False)
+    assert computed.count((31, 4)) == 3
+    computed.clear()
+    kernel = make_kernel(32, 4, rng=0)
+    kernel.coordinates  # noqa: B018
+    bench.measure_all(kernel, 2, device="cpu", seconds=0.0, seed=0, say=lambda text: None)
+    assert computed.count((32, 4)) >= len(registry.offered(2)) == 4
 
 
 def test_steps_are_counted_with_their_closed_form():
