@@ -88,8 +88,9 @@ def test_a_sampler_of_another_distribution_does_not_hold():
 
 
 POINT = fig2.Point(
-    n=10, prepare_kernel=1.0, prepare_exact=1.0, prepare_tree=1.0, k=10, exact=1.0, direct_walk=1.0, direct_step=1.0,
-    rejection_walk=1.0, rejection_step=1.0, proposals=1.0, proposals_error=0.1, proposals_expected=1.0, steps=9,
+    n=10, prepare_kernel=1.0, prepare_exact=1.0, prepare_tree=1.0, prepare_papers_tree=1.0, leaf=9, papers_leaf=1, k=10, exact=1.0,
+    direct_walk=1.0, direct_step=1.0, rejection_walk=1.0, rejection_step=1.0, papers_walk=1.0, papers_step=1.0, proposals=1.0,
+    proposals_error=0.1, proposals_expected=1.0, steps=9,
 )  # fmt: skip
 
 
@@ -102,10 +103,12 @@ POINT = fig2.Point(
             ["preparation, coordinates"],
         ),
         ({"prepare_exact": 1e6}, ["preparation of `Exact`"]),
-        ({"prepare_tree": 1e6}, ["preparation with the tree", "the same, three largest n"]),
+        ({"prepare_tree": 1e6}, ["preparation with the tree"]),
+        ({"prepare_papers_tree": 1e6}, ["preparation with the paper's leaves", "the same, three largest n"]),
         ({"exact": 3.0}, ["`Exact`, one sample"]),
         ({"rejection_walk": 3.0}, ["`Walk(RejectionUp)`, one sample"]),
-        ({"rejection_step": 2.5}, ["a step of the paper's walk"]),
+        ({"papers_walk": 3.0}, ["the same with the paper's leaves"]),
+        ({"papers_step": 2.5}, ["a step of the paper's walk"]),
         ({"proposals": 1.5}, ["proposals per step"]),
     ],
     ids=lambda value: next(iter(value), "nothing") if isinstance(value, dict) else "",

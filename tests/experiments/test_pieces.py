@@ -282,7 +282,7 @@ def computed(monkeypatch):
 def test_a_preparation_starts_from_the_factors(computed):
     """A kernel computes its coordinates when they are first needed; whoever prepares first would pay for all."""
     fig2.prepare(30, 4, 2, seed=0)
-    assert len(computed) == 9  # coordinates, Exact and tree, three times each
+    assert len(computed) == 12  # coordinates, Exact and both trees, three times each
     computed.clear()
     table1.unit_times(make_kernel(31, 4, rng=0), 2, seed=0, seconds=0.0, only_of_size=False)
     assert computed.count((31, 4)) == 3
