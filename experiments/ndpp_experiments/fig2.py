@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ndpp.datasets import make_kernel
 from ndpp.samplers import DirectUp, Exact, Walk
+from ndpp_experiments.claims import Claim
 from ndpp_experiments.plots import Curve, Panel, fitted_slope, runtimes
 from ndpp_experiments.record import Finding, Result, Say, number
 from ndpp_experiments.timing import afresh, draw_times, prepared, step_times
@@ -22,6 +23,8 @@ FULL = (10**2, 10**3, 10**4, 10**5, 10**6), 100, 10, (10, 20, 30, 50, 70, 100)
 """Catalogues to time at one rank and size, and sizes to time on the largest catalogue."""
 SAMPLING_SLOPE, PREPARATION_SLOPE, STEP_RATIO = 0.1, 1.1, 2.0
 """Bounds on the slopes against n, and on the ratio of the step times at any two n."""
+OVERHEAD = 1.1
+"""Ratio of step times that counts as marginal."""
 
 
 class Point(NamedTuple):
@@ -74,9 +77,11 @@ def measure(*, quick: bool, seed: int, say: Say) -> Result:
     time_at = partial(sampling, seed=seed, seconds=0.02 if quick else 2.0, steps=100 if quick else 2000)
     sampling(prepare(50, 4, 2, seed=seed), 2, seed=seed, seconds=0.0, steps=20)  # compiles
     by_n: list[Point] = []
+    small = prepare(n_items[0], rank, size, seed=seed)
     for n in n_items:
         ready = prepare(n, rank, size, seed=seed)
         by_n.append(time_at(ready, size))
+        small = ready if ready.papers.leaf == 1 else small
         say(f"n = {n:,}: preparation {by_n[-1].prepare_kernel:.3g} s, Exact {by_n[-1].exact:.3g} s")
     by_k: list[Point] = []
     for k in sizes:
@@ -84,7 +89,11 @@ def measure(*, quick: bool, seed: int, say: Say) -> Result:
         say(f"k = {k}: Exact {by_k[-1].exact:.3g} s")
     settings = {"n": n_items, "d": rank, "k": size, "k at the largest n": sizes}
     figure = runtimes(_panels(rank, by_n, by_k))
-    return Result(settings, _findings(by_n, by_k), {"n": by_n, "k": by_k}, figure, NOTES)
+    findings = [
+        *_findings(by_n, by_k),
+        _fat_leaves(*(time_at(one, size).papers_step for one in (small, with_fat(small)))),
+    ]
+    return Result(settings, findings, {"n": by_n, "k": by_k}, figure, NOTES)
 
 
 NOTES = (
@@ -117,6 +126,11 @@ def prepare(n_items: int, rank: int, size: int, *, seed: int) -> Ready:
     return Ready(tree, papers, (for_kernel, for_exact, for_tree, for_papers))
 
 
+def with_fat(ready: Ready) -> Ready:
+    """Return the same with leaves of B = 8 in the paper's tree."""
+    return ready._replace(papers=Tree.prepare(ready.tree.kernel, leaf=8, memory=ENOUGH))
+
+
 def sampling(ready: Ready, size: int, *, seed: int, seconds: float, steps: int) -> Point:
     """Time each sampler at one size, and count the proposals of the paper's walk."""
     kernel = ready.tree.kernel
@@ -137,6 +151,12 @@ def sampling(ready: Ready, size: int, *, seed: int, seconds: float, steps: int) 
         proposals=rejection.proposals, proposals_error=rejection.standard_error,
         proposals_expected=rejection.expected_proposals, steps=rejection.times.calls,
     )  # fmt: skip
+
+
+def _fat_leaves(single: float, fat: float) -> Finding:
+    text = f"{fat / single:.2f} times as long (bound {OVERHEAD})"
+    what = "a step of the paper's walk with B = 8, against B = 1"
+    return Finding(what, "very marginal overhead", text, fat <= OVERHEAD * single, Claim.FAT_LEAVES)
 
 
 def _panels(rank: int, by_n: Sequence[Point], by_k: Sequence[Point]) -> list[Panel]:
@@ -162,17 +182,29 @@ def _findings(by_n: Sequence[Point], by_k: Sequence[Point]) -> list[Finding]:
     exact, direct, rejection, papers = SAMPLERS.values()
     of_kernel, of_exact, with_tree, with_papers = PREPARATIONS.values()
     found = [
-        Finding(f"slope of {name} against n", claim, f"{slope:.3f} (bound {bound})", slope <= bound)
-        for name, claim, slope, bound in (
-            ("preparation, coordinates", "", against_n(of_kernel), PREPARATION_SLOPE),
-            ("preparation of `Exact`", "", against_n(of_exact), PREPARATION_SLOPE),
-            ("preparation with the tree", "", against_n(with_tree), PREPARATION_SLOPE),
-            ("preparation with the paper's leaves", "linear", against_n(with_papers), PREPARATION_SLOPE),
-            ("the same, three largest n", "linear", against_n(with_papers, by_n[-3:]), PREPARATION_SLOPE),
-            ("`Exact`, one sample", "", against_n(exact), SAMPLING_SLOPE),
-            ("`Walk(DirectUp)`, one sample", "", against_n(direct), SAMPLING_SLOPE),
-            ("`Walk(RejectionUp)`, one sample", "", against_n(rejection), SAMPLING_SLOPE),
-            ("the same with the paper's leaves", "“almost identical”", against_n(papers), SAMPLING_SLOPE),
+        Finding(f"slope of {name} against n", says, f"{slope:.3f} (bound {bound})", slope <= bound, claim)
+        for name, says, slope, bound, claim in (
+            ("preparation, coordinates", "", against_n(of_kernel), PREPARATION_SLOPE, None),
+            ("preparation of `Exact`", "", against_n(of_exact), PREPARATION_SLOPE, None),
+            ("preparation with the tree", "linear", against_n(with_tree), PREPARATION_SLOPE, Claim.PREPARATION),
+            (
+                "preparation with the paper's leaves",
+                "linear",
+                against_n(with_papers),
+                PREPARATION_SLOPE,
+                Claim.PREPARATION,
+            ),
+            (
+                "the same, three largest n",
+                "linear",
+                against_n(with_papers, by_n[-3:]),
+                PREPARATION_SLOPE,
+                Claim.PREPARATION,
+            ),
+            ("`Exact`, one sample", "", against_n(exact), SAMPLING_SLOPE, None),
+            ("`Walk(DirectUp)`, one sample", "", against_n(direct), SAMPLING_SLOPE, None),
+            ("`Walk(RejectionUp)`, one sample", "“almost identical”", against_n(rejection), SAMPLING_SLOPE, Claim.FLAT),
+            ("the same with the paper's leaves", "“almost identical”", against_n(papers), SAMPLING_SLOPE, Claim.FLAT),
         )
     ]
     leaves = ", ".join(f"{p.leaf} / {p.papers_leaf}" for p in by_n)
@@ -181,13 +213,18 @@ def _findings(by_n: Sequence[Point], by_k: Sequence[Point]) -> list[Finding]:
     ratio = max(steps) / min(steps)
     text = f"{ratio:.2f} between slowest and fastest (bound {STEP_RATIO:g})"
     claim = "about 10 s per sample at 10² and at 10⁶"
-    found.append(Finding("a step of the paper's walk, largest over smallest n", claim, text, ratio <= STEP_RATIO))
+    found.append(
+        Finding("a step of the paper's walk, largest over smallest n", claim, text, ratio <= STEP_RATIO, Claim.FLAT)
+    )
     worst = max(abs(p.proposals - p.proposals_expected) / p.proposals_error for p in by_n)
     pairs = ", ".join(f"{p.proposals:.1f} / {p.proposals_expected:.1f}" for p in by_n)
     text = f"{pairs}; {worst:.1f} s.e."
     found.append(Finding("proposals per step, counted / closed form, by n", "", text, worst < 4))
     for name, value in SAMPLERS.items():
         slope = fitted_slope([point.k for point in by_k], [value(point) for point in by_k])
-        found.append(Finding(f"slope of `{name}` against k", "superlinear" * (value is papers), f"{slope:.2f}"))
+        one = Finding(f"slope of `{name}` against k", "", f"{slope:.2f}")
+        if value in (rejection, papers):
+            one = one._replace(paper="superlinear", holds=slope > 1, claim=Claim.SUPERLINEAR)
+        found.append(one)
     times = ", ".join(f"{number(papers(p))} / {number(p.exact)} s" for p in (by_n[0], by_n[-1]))
     return [*found, Finding("the paper's walk / `Exact`, one sample, smallest and largest n", "10 s", times)]

@@ -14,6 +14,7 @@ import numpy as np
 
 from ndpp.laws.kernel import LowRankKernel
 from ndpp_experiments import samplers_timed
+from ndpp_experiments.claims import Claim
 from ndpp_experiments.kernels import PAPER, Named, kernels
 from ndpp_experiments.plots import Bar, rejections
 from ndpp_experiments.record import Finding, Result, Say, grouped, markdown_table, number
@@ -23,6 +24,8 @@ from ndpp_experiments.tree import Tree
 
 SIZES = (10, 50, None)
 ORDER = tuple(data.title for data in PAPER)
+LARGE, FEW, MINUTES, HOUR = 1000, 0.01, 600, 3600
+"""Items from which on the paper's claims are judged; bounds on rejections per item, and on seconds."""
 Published = dict[tuple[str, str, Literal["seconds", "rejections"]], tuple[str, ...]]
 """The paper's numbers by task, sampler and metric, one for each data set."""
 
@@ -121,10 +124,29 @@ def _findings(times: Sequence[SamplerTime], published: Published) -> Iterator[Fi
             same = [t for t in times if (t.data, t.task, t.sampler) == (data, task, sampler)]
             ours = "; ".join(f"{_marked(t, metric)} ({t.kernel})" for t in same)
             if same:
-                yield Finding(f"{data}, {task}: {metric} of `{sampler}`", values[i], ours)
+                paper = values[i] if any(t.n == PAPER[i].n_items for t in same) else ""  # not beside other catalogues
+                yield Finding(f"{data}, {task}: {metric} of `{sampler}`", paper, ours)
+    yield from _claimed([t for t in times if t.n >= LARGE], published)
     gains = [samplers_timed.times_exact(times, t) for t in times if t.sampler == PAPERS_WALK and t.task != PREPARATION]
     text = f"{number(min(gains))} to {number(max(gains))} times"
     yield Finding("`Exact` faster than the paper's walk, both of this library", "", text, min(gains) > 1)
+
+
+def _claimed(times: Sequence[SamplerTime], published: Published) -> Iterator[Finding]:
+    """Yield what the paper says of its walk, and in table 2 of rejection, on all large catalogues."""
+    shares = [t.rejections / t.n for t in times if t.sampler == PAPERS_WALK and t.rejections is not None]
+    walks, drawn = ([t.seconds for t in times if (t.size, t.sampler) == (50, s)] for s in (PAPERS_WALK, REJECTION))
+    if shares:
+        text = f"at most {number(max(shares))} n (bound {FEW})"
+        yield Finding(
+            "rejections per step of the paper's walk", "very few compared to n", text, max(shares) <= FEW, Claim.FEW
+        )
+    if walks:
+        text = f"at most {number(max(walks))} s (bound {MINUTES})"
+        yield Finding("k = 50: the paper's walk", "within a few minutes", text, max(walks) <= MINUTES, Claim.MINUTES)
+    if drawn and published is PAPER_TABLE:
+        text = f"at least {number(min(drawn))} s, expected (bound {HOUR})"
+        yield Finding("k = 50: `Rejection`", "infeasible on all data sets", text, min(drawn) >= HOUR, Claim.INFEASIBLE)
 
 
 def _marked(time: SamplerTime, metric: Literal["seconds", "rejections"] = "seconds") -> str:

@@ -18,6 +18,7 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg.schur import condition_inner
 from ndpp.linalg.skew import dominating, rejection_bound
 from ndpp.samplers import Exact, RejectionUp
+from ndpp_experiments.claims import Claim
 from ndpp_experiments.fig1 import N_ITEMS, RANK, SIZE
 from ndpp_experiments.plots import Curve, Panel, fitted_slope, runtimes
 from ndpp_experiments.record import Finding, Result, Say, number
@@ -67,8 +68,8 @@ def measure(*, quick: bool, seed: int, say: Say) -> Result:
     findings = [
         _bounded(f"n = {N_ITEMS}, d = {RANK}, k = {SIZE}, every A", [everywhere]),
         _bounded("both sweeps, A along a walk", [*by_n, *by_d]),
-        _growth(f"n, d = {d}, k = {k}", [point.n for point in by_n], by_n),
-        _growth(f"d, n = {n:,}, k = {k}", [point.d for point in by_d], by_d),
+        _growth(f"n, d = {d}, k = {k}", [point.n for point in by_n], by_n, Claim.NO_N),
+        _growth(f"d, n = {n:,}, k = {k}", [point.d for point in by_d], by_d, Claim.NO_D),
     ]
     panels = [
         Panel(f"d = {d}, k = {k}", "items n", "proposals per step", _curves([point.n for point in by_n], by_n)),
@@ -92,15 +93,15 @@ def _bounded(what: str, points: Sequence[Proposals]) -> Finding:
     text = f"{medians}; at least {number(min(p.least_slack for p in points))} times the proposals"
     return Finding(
         f"{what}: median bound, for proposals per step (in orthonormal coordinates)",
-        "(1 + σ_max(X)²κ_A)² is not below", text, all(p.least_slack >= 1 for p in points),
+        "(1 + σ_max(X)²κ_A)² is not below", text, all(p.least_slack >= 1 for p in points), Claim.BOUND,
     )  # fmt: skip
 
 
-def _growth(against: str, x: Sequence[int], points: Sequence[Proposals]) -> Finding:
+def _growth(against: str, x: Sequence[int], points: Sequence[Proposals], claim: Claim) -> Finding:
     slope, of_bound = (fitted_slope(x, y) for y in ([p.papers for p in points], [p.bound for p in points]))
     medians = ", ".join(f"{number(p.papers)} at {value:,}" for value, p in zip(x, points))
     text = f"slope {slope:.2f} (bound {NO_GROWTH}): {medians}; of Theorem 4's bound {of_bound:.2f}"
-    return Finding(f"proposals per step against {against}", "no dependence", text, slope <= NO_GROWTH)
+    return Finding(f"proposals per step against {against}", "no dependence", text, slope <= NO_GROWTH, claim)
 
 
 def _curves(x: Sequence[int], points: Sequence[Proposals]) -> list[Curve]:

@@ -15,6 +15,7 @@ from ndpp.samplers import Exact
 from ndpp_experiments import fig1, fig2, map_init, theorem4
 from ndpp_experiments import psrf as mixing
 from ndpp_experiments.chains import log_det_gap, noise_of_gap
+from ndpp_experiments.claims import Claim
 from ndpp_experiments.samplers_timed import SamplerTime, times_exact
 
 
@@ -110,13 +111,19 @@ POINT = fig2.Point(
         ({"papers_walk": 3.0}, ["the same with the paper's leaves"]),
         ({"papers_step": 2.5}, ["a step of the paper's walk"]),
         ({"proposals": 1.5}, ["proposals per step"]),
+        (
+            {"power": 0.9},
+            ["slope of `Walk(RejectionUp)` against k", "slope of `Walk(RejectionUp), the paper's leaves` against k"],
+        ),
     ],
     ids=lambda value: next(iter(value), "nothing") if isinstance(value, dict) else "",
 )
 def test_bounds_of_figure_2_can_fail(change, failed):
+    power = change.pop("power", 2.0)
     points = [POINT._replace(n=n, k=n) for n in (10, 100, 1000)]
     points[-1] = points[-1]._replace(**change)
-    found = [finding.what for finding in fig2._findings(points, points) if finding.holds is False]
+    by_k = [POINT._replace(k=k, rejection_walk=k**power, papers_walk=k**power) for k in (10, 100, 1000)]
+    found = [finding.what for finding in fig2._findings(points, by_k) if finding.holds is False]
     assert len(found) == len(failed)
     assert all(what in text for what, text in zip(failed, found))
 
@@ -138,5 +145,5 @@ def test_bounds_of_theorem_4_can_fail():
     )
     assert theorem4._bounded("", [one, one]).holds
     assert theorem4._bounded("", [one, one._replace(least_slack=0.99)]).holds is False
-    assert theorem4._growth("n", [10, 100], [one, one]).holds
-    assert theorem4._growth("n", [10, 100], [one, one._replace(papers=6.0)]).holds is False
+    assert theorem4._growth("n", [10, 100], [one, one], Claim.NO_N).holds
+    assert theorem4._growth("n", [10, 100], [one, one._replace(papers=6.0)], Claim.NO_N).holds is False

@@ -26,12 +26,14 @@ from ndpp_experiments import (
     samplers_timed,
     stored_draws,
     table1,
+    table2,
     timing,
 )
 from ndpp_experiments.chains import run_chains
+from ndpp_experiments.claims import CLAIMS, Claim, verdicts
 from ndpp_experiments.enumerated import enumerate_walk
 from ndpp_experiments.record import Finding, Result
-from ndpp_experiments.samplers_timed import time_samplers
+from ndpp_experiments.samplers_timed import SamplerTime, time_samplers
 from ndpp_experiments.timing import draw_times, step_times, timed
 from ndpp_experiments.tree import Tree
 
@@ -333,7 +335,7 @@ def test_a_sampler_that_cannot_finish_is_expected_not_run(monkeypatch):
 
 
 def test_records_are_read_back_and_reported(tmp_path):
-    found = [Finding("slope", "linear", "1.02", True), Finding("error", "", "0.2", False)]
+    found = [Finding("slope", "linear", "1.02", True, Claim.FLAT), Finding("error", "", "0.2", False)]
     result = Result({"n": (1, 2)}, found, {"": [Record(1)], "more": [Record(2.5)]}, notes=("A note.",))
     record.write("fig9", "Figure 9", result, tmp_path, about=ABOUT)
     assert (tmp_path / "fig9-more.csv").read_text() == "n\n2.5\n"
@@ -344,8 +346,47 @@ def test_records_are_read_back_and_reported(tmp_path):
     assert "| slope | linear | 1.02 | yes |" in text
     assert "| error | – | 0.2 | **no** |" in text
     assert "A note." in text
-    assert "1 of 2 stated bounds hold" in text
+    assert "1 of 1 on claims of the paper hold, listed below, and 0 of 1 on this library" in text
+    assert "| preparation takes time linear in n | not measured in this folder |  |" in text
     assert "Seed 3, quick settings" in text
+
+
+def test_a_claim_holds_only_if_everything_that_tests_it_does():
+    def verdict(*held):
+        findings = [Finding("", "", "", holds, claim)._asdict() for holds, claim in held]
+        records = [
+            {"title": "A: a", "quick": False, "findings": findings},
+            {"title": "B", "quick": False, "findings": [{"holds": False}]},
+            {"title": "C", "quick": True, "findings": [{"holds": False, "claim": "few"}]},
+        ]
+        lines = verdicts(records)
+        return next(line for stated, line in zip(CLAIMS, lines) if stated.key is Claim.FEW)[2:]
+
+    assert verdict((True, Claim.FEW), (None, Claim.FEW), (False, Claim.FLAT)) == ["holds", "A, 1 of 1"]
+    assert verdict((True, Claim.FEW), (False, Claim.FEW)) == ["**does not hold**", "A, 1 of 2"]
+    assert verdict((None, Claim.FEW)) == ["not measured in this folder", ""]
+    assert {stated.key for stated in CLAIMS} == {None, *Claim}
+    assert all(bool(stated.verdict and stated.why) is (stated.key is None) for stated in CLAIMS)
+
+
+def test_the_papers_numbers_stand_beside_kernels_of_its_data_alone():
+    """And what it claims of all catalogues is judged on large ones."""
+
+    def found(n):
+        times = [
+            SamplerTime("UK Retail", "some", n, 9, f"k = {k}", k, sampler, seconds, rejections=4.0)
+            for k, sampler, seconds in (
+                (10, "Exact", 0.1), (10, "Walk(RejectionUp)", 2.0),
+                (50, "Exact", 0.1), (50, "Walk(RejectionUp)", 700.0), (50, "Rejection", 1e9),
+            )
+        ]  # fmt: skip
+        return list(table2._findings(times, table2.PAPER_TABLE))
+
+    assert [finding.paper for finding in found(3941)][:2] == ["25.4", "7.8"]
+    assert [finding.paper for finding in found(400)][:2] == ["", ""]
+    assert not [finding for finding in found(400) if finding.claim]
+    judged = {finding.claim: finding.holds for finding in found(3941) if finding.claim}
+    assert judged == {Claim.FEW: True, Claim.MINUTES: False, Claim.INFEASIBLE: True}
 
 
 def test_a_run_that_fails_leaves_the_old_record(tmp_path):

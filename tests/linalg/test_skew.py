@@ -151,3 +151,12 @@ def test_theorem_4_needs_the_smallest_singular_value_and_not_the_smallest_that_i
     assert rejection_bound(X, W).proposals == np.inf
     assert rejection_bound(X, np.eye(2)).proposals == 1.0  # symmetric: nothing is rejected
     assert rejection_bound(X, np.diag([1.0, 0.0])).proposals == 1.0
+
+
+def test_kappa_alone_depends_on_the_unit_of_x():
+    """Table 1 of the paper drops σ_max(X)², but only with it is the bound, as the number of proposals, that of any multiple of X."""
+    V, B, D = random_vbd(7, 4, 2, np.random.default_rng(5))
+    X, W = np.hstack([V, B]), sl.block_diag(np.eye(4), D - D.T)
+    one, scaled = rejection_bound(X, W), rejection_bound(3 * X, W)
+    assert scaled.kappa == pytest.approx(one.kappa / 9)
+    assert scaled.proposals == pytest.approx(one.proposals)
