@@ -105,7 +105,8 @@ def _timed(law: Law, case: str, limits: list[Limit], count: int, seed: int) -> L
     sampler.sample(count, rng=seed + 1)  # prepares the others
     with watch:
         proposals = sampler.sample(count, rng=seed).totals["proposals"] / count
-    rate, error = sampler.estimate()
+    estimate = sampler.estimate()
+    rate, error = estimate.value, estimate.error
     bound = float(np.exp(sampler.log_bound))
     exact = law.probability(limits) if len(limits) == 1 else None
     plain = law.sampler()
