@@ -222,13 +222,12 @@ class Report:
 
     def rate(self, name: str, make: Callable[[], Exact], count: int, repeats: int = 3) -> None:
         """Time exact samples of the sampler that ``make`` prepares."""
-        began = time.perf_counter()
         sampler = make()
         size = sampler.size
         row: Json = {"kernel": name, "size": size, "n_items": sampler.kernel.n_items}
         rates = self.out["rates"]
         same = [i for i, old in enumerate(rates) if all(old[key] == value for key, value in row.items())]
-        row |= {"prepare_s": time.perf_counter() - began} | rate(sampler, count, repeats=repeats)
+        row |= rate(sampler, count, repeats=repeats)
         rates[slice(same[0], same[0] + 1) if same else slice(len(rates), None)] = [row]
         self.save()
         print(f"{name:8} k={size!s:5} {row['rate']:10,.0f}/s  first call {row['first_call_s']:.1f} s", flush=True)

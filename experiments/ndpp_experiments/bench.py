@@ -10,16 +10,16 @@ from ndpp.datasets import make_kernel
 from ndpp.errors import NDPPError
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers import Sampler
-from ndpp.samplers.registry import Request, offered
+from ndpp.samplers.registry import Request, SamplerSpec, offered
 from ndpp_experiments.record import Say
-from ndpp_experiments.timing import Stopwatch, sample_times
+from ndpp_experiments.timing import Stopwatch, afresh, sample_times
 
 MAX_PROPOSALS = 100
 """Proposals per basket above which the rejection sampler is skipped."""
 
 
 class SamplerTiming(NamedTuple):
-    """Seconds to prepare a sampler and per sample, and the ratio to the first sampler; or a note on why there are none."""
+    """Seconds to the first sample and per further one, and the ratio to the first sampler; or a note on why there are none."""
 
     sampler: str
     prepare: float | None
@@ -36,7 +36,7 @@ def measure(
     seed: int = 0,
     say: Say = lambda text: None,
 ) -> list[SamplerTiming]:
-    """Time samplers, given as functions that prepare them: each draws for about ``seconds`` seconds, once warm.
+    """Time samplers, given as functions that prepare them: to the first sample, and then for about ``seconds`` seconds, once warm.
 
     Examples
     --------
@@ -54,6 +54,7 @@ def measure(
             watch = Stopwatch()
             with watch:
                 sampler = prepare()
+                sampler.sample(1, rng=seed)  # some of what it needs is computed only now
             times, count = sample_times(sampler, seed=seed, seconds=seconds)
         except NDPPError as reason:
             timings.append(SamplerTiming(name, None, None, None, 0, str(reason)))
@@ -66,12 +67,13 @@ def measure(
 def measure_all(
     kernel: LowRankKernel, size: int | None, *, device: str, seconds: float, seed: int, say: Say
 ) -> list[SamplerTiming]:
-    """Time every sampler that the command offers for baskets of this size, None for any size."""
+    """Time every sampler that the command offers for baskets of this size, None for any size, each from the factors of the kernel."""
     request = Request(size, max_proposals=MAX_PROPOSALS)
-    ready = {
-        spec.name: partial(spec.prepare, kernel, request._replace(device=device) if spec.on_gpu else request)
-        for spec in offered(size)
-    }
+
+    def prepare(spec: SamplerSpec) -> Sampler:
+        return spec.prepare(afresh(kernel), request._replace(device=device) if spec.on_gpu else request)
+
+    ready = {spec.name: partial(prepare, spec) for spec in offered(size)}
     # A tiny kernel first, so that no sampler's time includes compiling and importing.
     tiny, small = make_kernel(20, 4, rng=seed), Request(None if size is None else min(2, size))
     measure({spec.name: partial(spec.prepare, tiny, small) for spec in offered(size)}, seconds=0.0)

@@ -126,7 +126,7 @@ def bench(
     if all(timing.seconds is None for timing in timings):
         raise InvalidInputError(timings[0].note)
     shown = Table(
-        ("sampler", "prepare (s)", "per basket (ms)", "against exact", "baskets"),
+        ("sampler", "first basket (s)", "per basket (ms)", "against exact", "baskets"),
         [
             (t.sampler, t.prepare, t.seconds and 1e3 * t.seconds, "–" if t.ratio is None else f"{t.ratio:,.1f} ×", t.n_samples)
             for t in timings

@@ -195,7 +195,7 @@ def show_dinner(mixture: Mixture, goods: Goods) -> None:
     drawn = sampler.sample(N_DINNERS, rng=0)
     for items in drawn.baskets:
         print("  {:5.2f}  {}".format(*priced(mixture, goods, items)))
-    chance = sampler.estimate()[0] * np.exp(sampler.log_bound)
+    chance = float(sampler.estimate()) * np.exp(sampler.log_bound)
     print(
         f"\nAbout one trip in {1 / chance:,.0f} is like this. These are exact samples of such trips, of "
         f"{drawn.totals['proposals'] / N_DINNERS:.0f} proposals each."

@@ -16,12 +16,15 @@ from ndpp.datasets import make_kernel
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers import Walk
 from ndpp_experiments.chains import run_chains
-from ndpp_experiments.plots import Curve, Panel, convergence_curves
+from ndpp_experiments.claims import Claim
+from ndpp_experiments.plots import Curve, Panel, convergence_curves, fitted_slope
 from ndpp_experiments.record import Finding, Result, Say, grouped
 
 THRESHOLD = 1.1
 FULL = (100, 200, 400, 800, 1600, 3200), 20, tuple(range(2, 21, 2)), 100
 """Catalogues, rank, sizes and number of chains."""
+LINEAR = 0.5, 1.5
+"""Exponents of k that count as linear, for mixing times from 6 to 100 steps."""
 
 
 class MixingTime(NamedTuple):
@@ -49,7 +52,7 @@ def measure(*, quick: bool, seed: int, say: Say) -> Result:
     # Of each n: sizes and mixing times, as far as the chains were long enough.
     reached = [(time.n, time.k, time.mixing_time) for time in found if time.mixing_time is not None]
     by_n = {n: [(k, steps) for _, k, steps in own] for n, own in grouped(reached, lambda point: point[0]).items()}
-    return Result(settings, _findings(by_n), {"": found}, convergence_curves([_panel(by_n)]), NOTES)
+    return Result(settings, _findings(by_n, rank), {"": found}, convergence_curves([_panel(by_n)]), NOTES)
 
 
 NOTES = (
@@ -110,14 +113,21 @@ def _panel(by_n: dict[int, list[tuple[int, int]]]) -> Panel:
     return Panel("Steps until the factor stays below 1.1", "size k", "steps", curves, log=False)
 
 
-def _findings(by_n: dict[int, list[tuple[int, int]]]) -> list[Finding]:
+def _findings(by_n: dict[int, list[tuple[int, int]]], rank: int) -> list[Finding]:
     found = []
     for n, own in by_n.items():
         k, steps = np.array(own, float).T
         line = np.polyfit(k, steps, 1)
         fit = np.corrcoef(k, steps)[0, 1] ** 2 if len(k) > 2 else 1.0
         text = f"{line[0]:.1f}·k {line[1]:+.1f}, R² = {fit:.2f}; {int(steps[-1])} steps at k = {int(k[-1])}"
-        found.append(Finding(f"n = {n:,}: mixing time", "linear in k", text))
+        inner = [(size, own_steps) for size, own_steps in own if 6 <= size < rank]
+        slope = fitted_slope(*zip(*inner)) if len(inner) > 2 else None
+        text += f"; k^{slope:.2f} for 6 ≤ k < d" if slope is not None else ""
+        holds = None if slope is None else LINEAR[0] <= slope <= LINEAR[1]
+        found.append(Finding(f"n = {n:,}: mixing time", "linear in k", text, holds, Claim.LINEAR_MIXING))
     within = [steps <= k**2 for own in by_n.values() for k, steps in own if k >= 8]
     text = f"{sum(within)} of {len(within)} settings with k ≥ 8"
-    return [*found, Finding("mixing time at most k²", "k² is enough", text, all(within) if within else None)]
+    return [
+        *found,
+        Finding("mixing time at most k²", "k² is enough", text, all(within) if within else None, Claim.K_SQUARED),
+    ]

@@ -54,6 +54,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         "fig1": "Figure 1: distance to the true distribution",
         "fig2": "Figure 2: time against n and k",
         "table1": "Table 1: costs, with measured exponents",
+        "theorem4": "The paper's Theorem 4: proposals per step and their bound",
         "table2": "Table 2: time and rejections, NDPP kernels",
         "table3": "Table 3: time and rejections, ONDPP kernels",
         "samplers": "Every sampler on two learned kernels",

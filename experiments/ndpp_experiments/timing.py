@@ -96,8 +96,15 @@ def timed(call: Callable[[int], Any], *, seconds: float, least: int = 3, most: i
     return watch.times()
 
 
+def afresh(kernel: LowRankKernel) -> LowRankKernel:
+    """Return the kernel as its factors make it, with nothing computed yet: what a kernel knows is not part of any preparation after it."""
+    return LowRankKernel(
+        kernel.X, kernel.W, support=kernel._allowed, background=kernel.background, magnitudes=kernel._magnitudes
+    )
+
+
 def prepared(call: Callable[[], T], *, repeats: int = 3) -> tuple[T, float]:
-    """Return the result of a call and its minimum CPU time over some repetitions."""
+    """Return the result of a call and its minimum CPU time over some repetitions; the call starts :func:`afresh`."""
     watch = Stopwatch()
     for _ in range(repeats):
         with watch:

@@ -1,14 +1,19 @@
-"""The paper's up-step to the letter: items come through a binary tree over all of them [Gillenwater et al., ICML 2019; Han22, App. A].
+"""The paper's up-step through its tree: items come by a descent in a binary tree over all of them [Gillenwater et al., ICML 2019; Han22].
 
 ``Walk.prepare(kernel, size=k, up=TreeUp())`` is the walk whose times the tables and figures report as the paper's. ``RejectionUp`` of
 the library is the same step, but draws the items of a pair by leverage, which is faster and needs no tree.
+
+By default the tree takes at most 256 MB, and its leaves hold as many rows as that requires: hundreds where n or d is large. The paper's
+have one item each, and B = 8 from 10⁵ items on (App. A.1): ``Tree.prepare(kernel, leaf=papers_leaf(n), memory=ENOUGH)``. Figure 2 times
+both. Three differences remain, none of which costs time: the tree is over Q and not X, only left sums are stored, as triangles, and
+weights in a leaf are squared lengths |V q_a|².
 
 A node covers a range of rows and stores the sum of q_a q_aᵀ over the left half of them. ⟨M, sum⟩ is the weight of the left half; the
 right half has the rest of the node's weight, so its sum need not be stored. A leaf covers several rows, whose weights q_aᵀ M q_a are
 computed on demand.
 
-Exact up to rounding, about 1e-15 of the total weight. Cost: O(n r²) to prepare, O(r² (log n + leaf)) per draw. Memory:
-P r(r+1)/2 numbers for P leaves, P being the largest power of two within the budget.
+Exact up to rounding, about 1e-15 of the total weight. Cost: O(n r²) to prepare, O(r² log(n/B) + r B) per draw for leaves of B rows.
+Memory: P r(r+1)/2 numbers for P leaves, a power of two.
 """
 
 from __future__ import annotations
@@ -30,8 +35,10 @@ from ndpp.samplers.registry import PAPERS_WALK, SamplerSpec, walks
 from ndpp.samplers.rejection import RATIO_TOLERANCE
 from ndpp.samplers.walk.up_rejection import ACCEPTANCE, PreparedRejectionUp, RejectionUp, Step, choose_plane, pair_ratio
 
-LEAF = 8
+LEAF = 16
 """With fewer rows per leaf, another level of nodes would cost more than it saves."""
+ENOUGH = 8_000_000_000
+"""Bytes that hold the paper's tree over a million items at d = 100."""
 BELOW_ONE = float(np.nextafter(1.0, 0.0))
 
 
@@ -51,13 +58,12 @@ class Tree:
 
     @classmethod
     def prepare(cls, kernel: LowRankKernel, *, memory: int = 256_000_000, leaf: int = LEAF) -> Tree:
-        """Build the tree bottom-up in one pass over the rows of Q; leaves grow until the nodes fit into ``memory`` bytes."""
+        """Build the tree bottom-up in one pass over Q, with at most ``leaf`` rows per leaf, or more if nodes need ``memory`` bytes."""
         n_rows, rank = kernel.n_rows, kernel.rank
         node = 8 * max(1, rank * (rank + 1) // 2)
         if memory < node:
             raise InvalidInputError(f"memory must hold at least one node of {node} bytes at rank {rank}; got {memory}")
-        n_leaves = min(memory // node, max(1, n_rows // leaf))
-        n_leaves = 1 << (n_leaves.bit_length() - 1)
+        n_leaves = 1 << min((memory // node).bit_length() - 1, (-(-n_rows // leaf) - 1).bit_length())
         bounds = np.arange(n_leaves + 1) * n_rows // n_leaves
         sums = np.empty((n_leaves, rank * (rank + 1) // 2))
         with interruptible():
@@ -65,6 +71,16 @@ class Tree:
                 _carry(sums, n_leaves + j, total)
         Q = kernel.coordinates.Q
         return cls(kernel, kernel.q_rows(np.arange(n_rows)) if Q is None else Q, sums, bounds)
+
+    @property
+    def leaf(self) -> int:
+        """Number of rows of the largest leaf."""
+        return int(np.diff(self.bounds).max())
+
+
+def papers_leaf(n_items: int) -> int:
+    """Return the items per leaf of the paper's tree, B [Han22, App. A.1]."""
+    return 1 if n_items < 10**5 else 8
 
 
 def _leaf_sums(kernel: LowRankKernel, bounds: IntArray) -> Iterator[FloatArray]:
@@ -173,6 +189,8 @@ def draw_one(
         return -1, 0.0, total
     leaf, low = _descend(sums, query, total, for_descent)
     first, last = bounds[leaf], bounds[leaf + 1]
+    if first == last:  # an empty leaf, with a weight that is rounding
+        return -1, low, total
     own, weights = Q[first:last], np.zeros(last - first)
     for i in range(last - first):
         for c in range(len(V)):

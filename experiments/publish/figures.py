@@ -232,7 +232,7 @@ def _brief(times: Row) -> str:
 
 def prepare(results: Results) -> str:
     found = results.prepared
-    header = ["condition of X", "`LowRankKernel(X, W)`", "XᵀX, single", "XᵀX, double", "one read"]
+    header = ["condition of X", "`LowRankKernel(X, W).coordinates`", "XᵀX, single", "XᵀX, double", "one read"]
     header += ["ratio, single", "ratio, double", "extra memory"]
     rows = []
     for row in found["rows"]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 
 from ndpp import Baskets
 from ndpp.datasets import make_kernel
 from ndpp.diagnostics import psrf
+from ndpp.linalg.skew import dominating
 from ndpp.samplers import Exact
-from ndpp_experiments import fig1, fig2, map_init
+from ndpp_experiments import fig1, fig2, map_init, theorem4
 from ndpp_experiments import psrf as mixing
 from ndpp_experiments.chains import log_det_gap, noise_of_gap
+from ndpp_experiments.claims import Claim
 from ndpp_experiments.samplers_timed import SamplerTime, times_exact
 
 
@@ -85,8 +89,9 @@ def test_a_sampler_of_another_distribution_does_not_hold():
 
 
 POINT = fig2.Point(
-    n=10, prepare_kernel=1.0, prepare_exact=1.0, prepare_tree=1.0, k=10, exact=1.0, direct_walk=1.0, direct_step=1.0,
-    rejection_walk=1.0, rejection_step=1.0, proposals=1.0, proposals_error=0.1, proposals_expected=1.0, steps=9,
+    n=10, prepare_kernel=1.0, prepare_exact=1.0, prepare_tree=1.0, prepare_papers_tree=1.0, leaf=9, papers_leaf=1, k=10, exact=1.0,
+    direct_walk=1.0, direct_step=1.0, rejection_walk=1.0, rejection_step=1.0, papers_walk=1.0, papers_step=1.0, proposals=1.0,
+    proposals_error=0.1, proposals_expected=1.0, steps=9,
 )  # fmt: skip
 
 
@@ -96,18 +101,49 @@ POINT = fig2.Point(
         ({}, []),
         (
             {"prepare_kernel": 1e6},
-            ["preparation, coordinates", "preparation with the tree", "the same, three largest n"],
+            ["preparation, coordinates"],
         ),
+        ({"prepare_exact": 1e6}, ["preparation of `Exact`"]),
+        ({"prepare_tree": 1e6}, ["preparation with the tree"]),
+        ({"prepare_papers_tree": 1e6}, ["preparation with the paper's leaves", "the same, three largest n"]),
         ({"exact": 3.0}, ["`Exact`, one sample"]),
         ({"rejection_walk": 3.0}, ["`Walk(RejectionUp)`, one sample"]),
-        ({"rejection_step": 2.5}, ["a step of the paper's walk"]),
+        ({"papers_walk": 3.0}, ["the same with the paper's leaves"]),
+        ({"papers_step": 2.5}, ["a step of the paper's walk"]),
         ({"proposals": 1.5}, ["proposals per step"]),
+        (
+            {"power": 0.9},
+            ["slope of `Walk(RejectionUp)` against k", "slope of `Walk(RejectionUp), the paper's leaves` against k"],
+        ),
     ],
     ids=lambda value: next(iter(value), "nothing") if isinstance(value, dict) else "",
 )
 def test_bounds_of_figure_2_can_fail(change, failed):
+    power = change.pop("power", 2.0)
     points = [POINT._replace(n=n, k=n) for n in (10, 100, 1000)]
     points[-1] = points[-1]._replace(**change)
-    found = [finding.what for finding in fig2._findings(points, points) if finding.holds is False]
+    by_k = [POINT._replace(k=k, rejection_walk=k**power, papers_walk=k**power) for k in (10, 100, 1000)]
+    found = [finding.what for finding in fig2._findings(points, by_k) if finding.holds is False]
     assert len(found) == len(failed)
     assert all(what in text for what, text in zip(failed, found))
+
+
+def test_proposals_of_theorem_4_are_those_of_all_pairs():
+    kernel = make_kernel(9, 6, rng=0)
+    X, W = np.asarray(kernel.X), kernel.W
+    for kept in ([], [4], [0, 7]):
+        W_A = W - W @ X[kept].T @ np.linalg.inv(X[kept] @ W @ X[kept].T) @ X[kept] @ W
+        others = [pair for pair in combinations(range(9), 2) if not set(pair) & set(kept)]
+        minors = [[np.linalg.det(X[[*pair]] @ M @ X[[*pair]].T) for pair in others] for M in (dominating(W_A), W_A)]
+        expected = sum(minors[0]) / sum(minors[1])
+        assert theorem4.in_the_papers_coordinates(X, W, np.array(kept, np.int64)) == pytest.approx(expected)
+
+
+def test_bounds_of_theorem_4_can_fail():
+    one = theorem4.Proposals(
+        10, 4, 4, 9, papers=3.0, papers_most=4.0, orthonormal=3.0, bound=9.0, bound_least=8.0, least_slack=2.0
+    )
+    assert theorem4._bounded("", [one, one]).holds
+    assert theorem4._bounded("", [one, one._replace(least_slack=0.99)]).holds is False
+    assert theorem4._growth("n", [10, 100], [one, one], Claim.NO_N).holds
+    assert theorem4._growth("n", [10, 100], [one, one._replace(papers=6.0)], Claim.NO_N).holds is False

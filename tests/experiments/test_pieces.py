@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import warnings
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,12 +14,26 @@ import pytest
 from ndpp import Baskets, LowRankKernel
 from ndpp.datasets import make_kernel
 from ndpp.errors import InvalidInputError, TrainingInterruptedWarning
+from ndpp.laws import support
 from ndpp.samplers import Exact, Rejection, RejectionUp, Walk, registry
-from ndpp_experiments import bench, beyond, kernels, map_init, record, samplers_timed, stored_draws, timing
+from ndpp_experiments import (
+    bench,
+    beyond,
+    fig2,
+    kernels,
+    map_init,
+    record,
+    samplers_timed,
+    stored_draws,
+    table1,
+    table2,
+    timing,
+)
 from ndpp_experiments.chains import run_chains
+from ndpp_experiments.claims import CLAIMS, Claim, verdicts
 from ndpp_experiments.enumerated import enumerate_walk
 from ndpp_experiments.record import Finding, Result
-from ndpp_experiments.samplers_timed import time_samplers
+from ndpp_experiments.samplers_timed import SamplerTime, time_samplers
 from ndpp_experiments.timing import draw_times, step_times, timed
 from ndpp_experiments.tree import Tree
 
@@ -237,13 +252,47 @@ def test_a_bench_holds_all_against_the_first_that_works(monkeypatch):
         raise InvalidInputError("not of this size")
 
     def took(sampler, *, seed, seconds):
-        return timing.Times(0.0, 0.0, sampler, sampler, 7), 7
+        return timing.Times(0.0, 0.0, sampler.wall, sampler.wall, 7), 7
+
+    def sampler(wall):
+        return SimpleNamespace(wall=wall, sample=lambda count, rng: None)
 
     monkeypatch.setattr(bench, "sample_times", took)
-    found = bench.measure({"none": refuses, "first": lambda: 2.0, "slow": lambda: 6.0})
+    found = bench.measure({"none": refuses, "first": lambda: sampler(2.0), "slow": lambda: sampler(6.0)})
     assert [(row.sampler, row.ratio, row.note) for row in found] == [
         ("none", None, "not of this size"), ("first", 1.0, ""), ("slow", 3.0, "")
     ]  # fmt: skip
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """The shapes of the kernels whose coordinates are computed while something is timed."""
+    found, inside = [], []
+    enter, leave, compute = timing.Stopwatch.__enter__, timing.Stopwatch.__exit__, support.coordinates
+
+    def recording(X, *args, **settings):
+        if inside:
+            found.append(X.shape)
+        return compute(X, *args, **settings)
+
+    monkeypatch.setattr(timing.Stopwatch, "__enter__", lambda self: (inside.append(self), enter(self))[1])
+    monkeypatch.setattr(timing.Stopwatch, "__exit__", lambda self, *error: (inside.pop(), leave(self, *error))[1])
+    monkeypatch.setattr(support, "coordinates", recording)
+    return found
+
+
+def test_a_preparation_starts_from_the_factors(computed):
+    """A kernel computes its coordinates when they are first needed; whoever prepares first would pay for all."""
+    fig2.prepare(30, 4, 2, seed=0)
+    assert len(computed) == 12  # coordinates, Exact and both trees, three times each
+    computed.clear()
+    table1.unit_times(make_kernel(31, 4, rng=0), 2, seed=0, seconds=0.0, only_of_size=False)
+    assert computed.count((31, 4)) == 3
+    computed.clear()
+    kernel = make_kernel(32, 4, rng=0)
+    kernel.coordinates  # noqa: B018
+    bench.measure_all(kernel, 2, device="cpu", seconds=0.0, seed=0, say=lambda text: None)
+    assert computed.count((32, 4)) >= len(registry.offered(2)) == 4
 
 
 def test_steps_are_counted_with_their_closed_form():
@@ -286,7 +335,7 @@ def test_a_sampler_that_cannot_finish_is_expected_not_run(monkeypatch):
 
 
 def test_records_are_read_back_and_reported(tmp_path):
-    found = [Finding("slope", "linear", "1.02", True), Finding("error", "", "0.2", False)]
+    found = [Finding("slope", "linear", "1.02", True, Claim.FLAT), Finding("error", "", "0.2", False)]
     result = Result({"n": (1, 2)}, found, {"": [Record(1)], "more": [Record(2.5)]}, notes=("A note.",))
     record.write("fig9", "Figure 9", result, tmp_path, about=ABOUT)
     assert (tmp_path / "fig9-more.csv").read_text() == "n\n2.5\n"
@@ -297,8 +346,47 @@ def test_records_are_read_back_and_reported(tmp_path):
     assert "| slope | linear | 1.02 | yes |" in text
     assert "| error | – | 0.2 | **no** |" in text
     assert "A note." in text
-    assert "1 of 2 stated bounds hold" in text
+    assert "1 of 1 on claims of the paper hold, listed below, and 0 of 1 on this library" in text
+    assert "| preparation takes time linear in n | not measured in this folder |  |" in text
     assert "Seed 3, quick settings" in text
+
+
+def test_a_claim_holds_only_if_everything_that_tests_it_does():
+    def verdict(*held):
+        findings = [Finding("", "", "", holds, claim)._asdict() for holds, claim in held]
+        records = [
+            {"title": "A: a", "quick": False, "findings": findings},
+            {"title": "B", "quick": False, "findings": [{"holds": False}]},
+            {"title": "C", "quick": True, "findings": [{"holds": False, "claim": "few"}]},
+        ]
+        lines = verdicts(records)
+        return next(line for stated, line in zip(CLAIMS, lines) if stated.key is Claim.FEW)[2:]
+
+    assert verdict((True, Claim.FEW), (None, Claim.FEW), (False, Claim.FLAT)) == ["holds", "A, 1 of 1"]
+    assert verdict((True, Claim.FEW), (False, Claim.FEW)) == ["**does not hold**", "A, 1 of 2"]
+    assert verdict((None, Claim.FEW)) == ["not measured in this folder", ""]
+    assert {stated.key for stated in CLAIMS} == {None, *Claim}
+    assert all(bool(stated.verdict and stated.why) is (stated.key is None) for stated in CLAIMS)
+
+
+def test_the_papers_numbers_stand_beside_kernels_of_its_data_alone():
+    """And what it claims of all catalogues is judged on large ones."""
+
+    def found(n):
+        times = [
+            SamplerTime("UK Retail", "some", n, 9, f"k = {k}", k, sampler, seconds, rejections=4.0)
+            for k, sampler, seconds in (
+                (10, "Exact", 0.1), (10, "Walk(RejectionUp)", 2.0),
+                (50, "Exact", 0.1), (50, "Walk(RejectionUp)", 700.0), (50, "Rejection", 1e9),
+            )
+        ]  # fmt: skip
+        return list(table2._findings(times, table2.PAPER_TABLE))
+
+    assert [finding.paper for finding in found(3941)][:2] == ["25.4", "7.8"]
+    assert [finding.paper for finding in found(400)][:2] == ["", ""]
+    assert not [finding for finding in found(400) if finding.claim]
+    judged = {finding.claim: finding.holds for finding in found(3941) if finding.claim}
+    assert judged == {Claim.FEW: True, Claim.MINUTES: False, Claim.INFEASIBLE: True}
 
 
 def test_a_run_that_fails_leaves_the_old_record(tmp_path):

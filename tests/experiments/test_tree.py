@@ -14,7 +14,7 @@ from ndpp import LowRankKernel
 from ndpp.errors import InvalidInputError, PrecisionError
 from ndpp.items.table import seed_words
 from ndpp.samplers import Walk
-from ndpp_experiments.tree import Tree, TreeUp, draw_one
+from ndpp_experiments.tree import Tree, TreeUp, draw_one, papers_leaf
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def kernel():
 
 
 def test_nodes_sum_their_left_halves(kernel):
-    tree = Tree.prepare(kernel, leaf=2)
+    tree = Tree.prepare(kernel, leaf=3)
     n_leaves = len(tree.sums)
     assert n_leaves == 16
     upper = np.triu_indices(6)
@@ -46,7 +46,20 @@ def test_memory_budget_sets_the_leaf(memory):
     kernel = LowRankKernel(*random_ndpp(1000, 6, np.random.default_rng(8)))
     tree = Tree.prepare(kernel, memory=memory, leaf=1)
     assert tree.sums.nbytes <= memory
-    assert len(tree.sums) == 512 or 2 * tree.sums.nbytes > memory, "a deeper tree would have fitted"
+    assert len(tree.sums) == 1024 or 2 * tree.sums.nbytes > memory, "a deeper tree would have fitted"
+
+
+@pytest.mark.parametrize(("n_items", "leaf"), [(37, 1), (37, 3), (37, 8), (64, 8), (65, 8), (5, 8), (1, 1)])
+def test_no_leaf_has_more_rows_than_asked_for(n_items, leaf):
+    kernel = LowRankKernel(*random_ndpp(n_items, 6, np.random.default_rng(9)))
+    tree = Tree.prepare(kernel, leaf=leaf)
+    assert tree.leaf <= leaf
+    assert len(tree.sums) < 2 * max(1, n_items / leaf), "half as many leaves would do"
+    assert tree.bounds[[0, -1]].tolist() == [0, n_items]
+
+
+def test_the_papers_leaves_are_those_of_its_appendix():
+    assert [papers_leaf(n) for n in (100, 99_999, 100_000, 1_059_437)] == [1, 1, 8, 8]
 
 
 def test_memory_below_one_node_is_refused(kernel):

@@ -1,6 +1,8 @@
-"""Absolute value and Youla form of skew matrices; Theorem 1 of the paper."""
+"""Absolute value and Youla form of skew matrices; Theorems 1 and 4 of the paper."""
 
 from __future__ import annotations
+
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 import oracles
 from kernels import AWKWARD, BY_NAME, Case, pair_blocks, random_vbd
-from ndpp.linalg.skew import dominating, skew_part, symmetric_part, youla
+from ndpp.linalg.skew import dominating, rejection_bound, skew_part, symmetric_part, youla
 
 
 def turned(sigma: list[float], order: int, seed: int) -> np.ndarray:
@@ -101,3 +103,60 @@ def test_domination_can_fail():
     for name in ("symmetric", "purely skew"):  # where the largest sets have equal minors
         with pytest.raises(AssertionError):
             assert_dominates((1 - 1e-9) * dominating(BY_NAME[name].W), BY_NAME[name].X, BY_NAME[name].W)
+
+
+def pairs_given(X: np.ndarray, W: np.ndarray, kept: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, float]:
+    """The minors of X W^A Xᵀ and of X Ŵ^A Xᵀ on all pairs of other items, and κ_A, each pair by itself."""
+    A = np.array(kept, np.int64)
+    W_A = W - W @ X[A].T @ np.linalg.solve(X[A] @ W @ X[A].T, X[A] @ W)
+    pairs = [list(pair) for pair in combinations(np.delete(np.arange(len(X)), A), 2)]
+    minors, bounds = (
+        np.array([np.linalg.det(X[pair] @ M @ X[pair].T) for pair in pairs]) for M in (W_A, dominating(W_A))
+    )
+    least = min(np.linalg.svd(X[pair] @ (W_A + W_A.T) @ X[pair].T, compute_uv=False)[-1] for pair in pairs)
+    return minors, bounds, np.linalg.norm(W_A - W_A.T, 2) / least
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_proposals_are_within_the_bound_of_theorem_4(seed: int):
+    """(1 + σ_max(X)²κ_A)² is at least the expected number of proposals, and the ratio of any one pair, for every A."""
+    V, B, D = random_vbd(7, 4 + seed, 2 + seed, np.random.default_rng(seed))
+    X, W = np.hstack([V, B]), sl.block_diag(np.eye(4 + seed), D - D.T)
+    for k in range(3 + seed):
+        for kept in combinations(range(7), k):
+            minors, bounds, kappa = pairs_given(X, W, kept)
+            found = rejection_bound(X, W, np.array(kept, np.int64))
+            assert found.kappa == pytest.approx(kappa, rel=1e-6)
+            assert found.sigma_max == pytest.approx(np.linalg.svd(X, compute_uv=False)[0])
+            assert found.proposals == pytest.approx((1 + found.sigma_max**2 * found.kappa) ** 2)
+            assert bounds.sum() / minors.sum() <= (bounds / minors).max() <= found.proposals * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("case", AWKWARD, ids=str)
+def test_the_bound_of_theorem_4_holds_on_awkward_kernels(case: Case):
+    """Where a pair has a singular symmetric part, it is infinite and says nothing."""
+    pairs = [list(pair) for pair in combinations(range(case.n_items), 2)]
+    sums = [
+        sum(np.linalg.det(L[np.ix_(p, p)]) for p in pairs) for L in (case.X @ dominating(case.W) @ case.X.T, case.L)
+    ]
+    assert sums[0] <= rejection_bound(case.X, case.W).proposals * sums[1] * (1 + 1e-9)
+
+
+def test_theorem_4_needs_the_smallest_singular_value_and_not_the_smallest_that_is_not_zero():
+    """W = [[1, σ], [−σ, 0]] needs (1 + σ)/σ proposals; with the smallest singular value above zero the bound is (1 + σ)²."""
+    X, W = np.eye(2), np.array([[1.0, 0.1], [-0.1, 0.0]])
+    proposals = np.linalg.det(dominating(W)) / np.linalg.det(W)
+    assert proposals == pytest.approx(11.0)
+    assert proposals > (1 + 0.1) ** 2
+    assert rejection_bound(X, W).proposals == np.inf
+    assert rejection_bound(X, np.eye(2)).proposals == 1.0  # symmetric: nothing is rejected
+    assert rejection_bound(X, np.diag([1.0, 0.0])).proposals == 1.0
+
+
+def test_kappa_alone_depends_on_the_unit_of_x():
+    """Table 1 of the paper drops σ_max(X)², but only with it is the bound, as the number of proposals, that of any multiple of X."""
+    V, B, D = random_vbd(7, 4, 2, np.random.default_rng(5))
+    X, W = np.hstack([V, B]), sl.block_diag(np.eye(4), D - D.T)
+    one, scaled = rejection_bound(X, W), rejection_bound(3 * X, W)
+    assert scaled.kappa == pytest.approx(one.kappa / 9)
+    assert scaled.proposals == pytest.approx(one.proposals)

@@ -1,4 +1,4 @@
-"""Skew-symmetric matrices: absolute value and Youla form.
+"""Skew-symmetric matrices: absolute value and Youla form; the symmetric bound of a kernel, and how often it rejects.
 
 A real skew A is Σ_j σ_j (y_j z_jᵀ − z_j y_jᵀ) with orthonormal y, z and σ ≥ 0 (Youla, 1961). In a tridiagonal form this is a singular
 value decomposition, accurate also for repeated and zero σ, which a general eigensolver is not.
@@ -6,10 +6,14 @@ value decomposition, accurate also for repeated and zero σ, which a general eig
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import scipy.linalg as sl
 
-from ndpp._types import FloatArray
+from ndpp._types import FloatArray, IntArray
+from ndpp.linalg.scaling import ROUNDING
+from ndpp.linalg.schur import condition_inner
 
 
 def skew_part(A: FloatArray) -> FloatArray:
@@ -49,3 +53,37 @@ def dominating(A: FloatArray) -> FloatArray:
     sigma, Y, Z = youla(skew_part(A))
     root = np.hstack([Y, Z]) * np.sqrt(np.tile(sigma, 2))
     return symmetric_part(A) + root @ root.T
+
+
+class RejectionBound(NamedTuple):
+    """κ_A and σ_max(X) of a conditional kernel [Han22, Def. 3]."""
+
+    kappa: float
+    sigma_max: float
+
+    @property
+    def proposals(self) -> float:
+        """(1 + σ_max(X)² κ_A)², at least the expected number of proposals of the paper's up-step [Han22, Thm. 4]."""
+        return (1 + self.sigma_max**2 * self.kappa) ** 2
+
+
+def rejection_bound(X: FloatArray, W: FloatArray, kept: IntArray | None = None) -> RejectionBound:
+    """Return κ_A = σ_max(W^A − W^Aᵀ) / min_Y σ_min([X (W^A + W^Aᵀ) Xᵀ]_Y) over the pairs Y of rows not ``kept``; det L_A ≠ 0.
+
+    κ_A is infinite if the symmetric part of any pair is singular up to rounding, and zero if W^A is symmetric. Dense: O(n² d).
+
+    Examples
+    --------
+    >>> bound = rejection_bound(np.eye(2), np.array([[1.0, 3.0], [-3.0, 1.0]]))  # W^A − W^Aᵀ has the singular value 6
+    >>> float(bound.kappa), float(bound.proposals)
+    (3.0, 16.0)
+    """
+    kept = np.zeros(0, np.int64) if kept is None else kept
+    W = condition_inner(W, X[kept])[0] if len(kept) else W
+    rest, largest = np.delete(X, kept, axis=0), float(np.linalg.norm(X, 2))
+    G = rest @ (W + W.T) @ rest.T
+    i, j = np.triu_indices(len(G), 1)
+    mean, half = (G[i, i] + G[j, j]) / 2, (G[i, i] - G[j, j]) / 2
+    least = np.where((low := mean - np.hypot(half, G[i, j])) > len(W) * ROUNDING * mean, low, 0.0).min(initial=np.inf)
+    skewness = float(np.linalg.norm(W - W.T, 2))
+    return RejectionBound(skewness and (skewness / float(least) if least else np.inf), largest)
