@@ -205,9 +205,15 @@ class KernelObjective(Objective[Parameters]):
 
     def loss(self, at: Parameters, which: IntArray, step: int) -> Loss[Parameters]:
         """Return the loss with fresh noise, and its gradient along the constraints."""
-        batch = pack(self.training, which, device=at.X.device)
+        batch, free = pack(self.training, which, device=at.X.device), at.X
+        if self.init.is_free:
+            at = clone(at)
+            self.form.constrain(at, self.scale, self.n_sym)
         loss = self.at(at, batch, noise=self.draw_noise(at.X))
-        in_X = self.form.tangent(at, loss.gradient.X, self.scale, self.n_sym)
+        if self.init.is_free:
+            in_X = self.form.free_gradient(free, loss.gradient.X, self.n_sym)
+        else:
+            in_X = self.form.tangent(at, loss.gradient.X, self.scale, self.n_sym)
         return loss._replace(gradient=loss.gradient._replace(X=in_X))
 
     def draw_noise(self, X: Tensor) -> Tensor | None:
@@ -219,15 +225,16 @@ class KernelObjective(Objective[Parameters]):
         return noise.mul_(self.deviations)
 
     def project(self, now: Parameters) -> None:
-        """Impose the constraints of the form."""
-        self.form.constrain(now, self.scale, self.n_sym)
+        """Impose the constraints of the form, unless the loss does."""
+        if not self.init.is_free:
+            self.form.constrain(now, self.scale, self.n_sym)
 
     def finish(self, mean: Parameters) -> Parameters:
         """Return the mean, corrected for the noise, with the constraints imposed."""
         mean = clone(mean)
         if self.noise_scales is not None:
             self.form.correct_for_noise(mean, self.noise_scales, self.scale, self.n_sym)
-        self.project(mean)
+        self.form.constrain(mean, self.scale, self.n_sym)
         return mean
 
     def law(self, parameters: Parameters, labels: tuple[str, ...] | None) -> LowRankKernel:
