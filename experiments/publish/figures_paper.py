@@ -200,7 +200,7 @@ def _fastest(rows: Sequence[Row], title: str, task: str, by_paper: bool) -> str:
     own = [row for sampler in SHORT for row in lines_of(rows, title, task, sampler, by_paper=by_paper)]
     if not own:
         return "–"
-    best = {}
+    best: dict[str, Row] = {}
     for row in own:
         if row["kernel"] not in best or float(row["seconds"]) < float(best[row["kernel"]]["seconds"]):
             best[row["kernel"]] = row
