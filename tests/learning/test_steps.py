@@ -207,3 +207,12 @@ def test_free_rows_have_the_gradient_of_the_constrained_loss(baskets: Baskets):
         assert float(ahead - behind) / 2e-6 == pytest.approx(float(slope), rel=1e-5)
     kernel = objective.law(objective.finish(at), None)
     np.testing.assert_allclose(kernel.X[:, 4:].T @ kernel.X[:, 4:], np.eye(2), atol=1e-10)
+
+
+def test_published_validation_finds_no_basket_impossible(baskets: Baskets):
+    run = _run(baskets, init=PublishedTraining())
+    run.now.X.zero_()
+    run.take_step = lambda which: torch.zeros(())  # type: ignore[method-assign]
+    run.mean.X.zero_()
+    assert run.validate() == pytest.approx(np.log(1e-5) * baskets.sizes.mean(), rel=0.2)
+    assert _objective(baskets).log_probs(run.mean).min() == -np.inf

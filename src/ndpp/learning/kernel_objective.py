@@ -31,12 +31,9 @@ from ndpp.baskets import Baskets
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.learning.batches import PackedBaskets, evaluated, pack
 from ndpp.learning.checkpoint import Checkpoint
-from ndpp.learning.models import KernelForm, Parameters, TrainingStart, inner_matrix
+from ndpp.learning.models import JITTER, KernelForm, Parameters, TrainingStart, inner_matrix
 from ndpp.learning.trainer import Loss, Objective, chance_of_some, clone
 from ndpp.metrics.models import occurrences
-
-JITTER = 1e-5
-"""Added to the diagonal of G in training, so that a nearly impossible basket still has a finite gradient."""
 
 
 @dataclass(eq=False)
@@ -121,11 +118,11 @@ class KernelObjective(Objective[Parameters]):
         return evaluated(self.validation.sizes, log_probs)
 
     def _log_dets(self, X: Tensor, A: Tensor, batch: PackedBaskets) -> Tensor:
-        """Return log det L_Y of each basket, in the order of the batch."""
+        """Return log det L_Y of each basket, in the order of the batch; with the jitter of the start, if it validates with one."""
         shifts = self._log_scales(batch)
         n_empty = batch.n_baskets - sum(m for _, m, _ in batch.blocks)
         out = [torch.zeros(n_empty, dtype=torch.float64, device=X.device)]
-        for here, G in self._minors(_rows(X, batch), A, batch, 0.0):
+        for here, G in self._minors(_rows(X, batch), A, batch, self.init.jitter):
             sign, log_abs = torch.linalg.slogdet(G)
             # A determinant of zero may come out as a small number of either sign.
             out.append(torch.where(sign > 0, log_abs, -torch.inf) + shifts[here].view(G.shape[:2]).sum(1))

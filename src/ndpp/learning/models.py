@@ -24,6 +24,9 @@ from ndpp._types import FloatArray
 from ndpp.learning.trainer import PUBLISHED, USUAL, Schedule
 from ndpp.linalg.tilts import tilt_to_size
 
+JITTER = 1e-5
+"""Added to the diagonal of G in training, so that a nearly impossible basket still has a finite gradient."""
+
 
 class Parameters(NamedTuple):
     """X̂ (n, d) and the parameters of A: D (h, h), log σ (h/2,), or an empty tensor."""
@@ -178,6 +181,8 @@ class TrainingStart(ABC):
     schedule: ClassVar[Schedule] = USUAL
     is_free: ClassVar[bool] = False
     """Whether steps leave the constraints, which the loss then imposes."""
+    jitter: ClassVar[float] = 0.0
+    """Added to the diagonal of G in validation, where the published code has ``JITTER``, too."""
 
     @abstractmethod
     def scale(self, counts: FloatArray, n_baskets: float) -> FloatArray:
@@ -245,13 +250,14 @@ class PublishedTraining(LiteratureStart):
 
     Every step is an epoch, after which the parameters are validated. The learning rate is multiplied by 0.75 after ``patience`` steps
     without anything better, and training ends when the validation log-likelihood of the last five changes by less than a millionth on
-    average. D learns as fast as V and B, and nothing is averaged. In ONDPP, V and B move freely, and the kernel is that of (V − QQᵀV, Q),
-    B = QR.
+    average. No basket is impossible there. D learns as fast as V and B, and nothing is averaged. In ONDPP, V and B move freely, and the
+    kernel is that of (V − QQᵀV, Q), B = QR.
     The other published settings are ``skew_share=0.5, noise=0, learning_rate=0.1, batch_size=200, patience=10, max_epochs=1000``.
     """
 
     schedule: ClassVar[Schedule] = PUBLISHED
     is_free: ClassVar[bool] = True
+    jitter: ClassVar[float] = JITTER
 
 
 def inner_matrix(form: KernelForm, skew: Tensor, n_sym: int) -> FloatArray:

@@ -215,7 +215,8 @@ class Trainer(Generic[P]):
     def has_converged(self) -> bool:
         """Whether the learning rate has dropped for the last time, or the validation log-likelihood hardly changes any more."""
         last, schedule = np.array([record["validation"] for record in self.history[-WINDOW:]]), self.settings.schedule
-        still = len(last) == WINDOW and np.mean(np.abs(np.diff(last) / last[:-1])) < schedule.change
+        with np.errstate(invalid="ignore"):  # values may be −inf
+            still = len(last) == WINDOW and np.mean(np.abs(np.diff(last) / last[:-1])) < schedule.change
         return bool(still or self.drops > schedule.drops)
 
     @property
