@@ -116,7 +116,9 @@ def fits(record: Mapping[str, Any] | None, found: Mapping[tuple[str, str], Mappi
         "test log-likelihood",
         "mean size",
     ]
-    return "\n\n".join([markdown_table(header, table), f"{on_machine(record['machine'])}."])
+    return "\n\n".join(
+        [markdown_table(header, table), f"{record.get('where') or 'On a GPU'}; {on_machine(record['machine'])}."]
+    )
 
 
 def agreement(found: Mapping[tuple[str, str], Mapping[str, Any]], timed: Mapping[str, Sequence[Row]]) -> str:

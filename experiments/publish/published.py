@@ -38,6 +38,8 @@ WHOLE = 7000
 """Kernels of more items are written in half precision, and those of more than ``WHOLE`` × 4 in a file each."""
 OURS = {"patience": 2, "max_epochs": 45}
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    "the learning rate never drops": {"patience": 10**6},
+    "the same, four times the steps": {"patience": 10**6, "max_epochs": 4000},
     "five times the steps": {"max_epochs": 5000},
     "another split and start": {},
     "a third split and start": {},
@@ -148,8 +150,15 @@ def learn(args: argparse.Namespace) -> None:
                     f"{running[done].name}: {epochs} epochs ({ended}), {record['seconds']} s, test {test:.2f}; {told}",
                     flush=True,
                 )
-            whole = {"machine": machine(), "failed": failed, "kernels": found}
+            whole = {"machine": machine(), "where": where(args.device), "failed": failed, "kernels": found}
             (output / RECORD).write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def where(device: str) -> str:
+    """Return the name of the GPU, or nothing."""
+    import torch
+
+    return torch.cuda.get_device_name() if device == "cuda" else ""
 
 
 def keep(folder: Path) -> None:
