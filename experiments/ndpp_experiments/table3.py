@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ndpp_experiments.kernels import kernels
 from ndpp_experiments.record import Result, Say
 from ndpp_experiments.samplers_timed import PAPERS_WALK, REJECTION
-from ndpp_experiments.table2 import NOTES, Published, runtime_table
+from ndpp_experiments.table2 import Published, learned_table
 
 PAPER_TABLE: Published = {
     ("k = 10", REJECTION, "seconds"): ("0.04", "0.6", "1.9", "0.2", "0.8"),
@@ -25,5 +24,4 @@ PAPER_TABLE: Published = {
 
 def measure(*, quick: bool, seed: int, say: Say) -> Result:
     """Time every sampler on the ONDPP kernels."""
-    named = kernels(orthogonal=True, quick=quick, seed=seed, say=say)
-    return runtime_table(named, PAPER_TABLE, NOTES, quick=quick, seed=seed, say=say)
+    return learned_table(PAPER_TABLE, orthogonal=True, quick=quick, seed=seed, say=say)

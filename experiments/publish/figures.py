@@ -23,6 +23,7 @@ import figures_completions
 import figures_evaluation
 import figures_gpu
 import figures_learning
+import figures_paper
 import figures_scale
 import figures_shop
 from typed import BLOCK, everywhere
@@ -318,6 +319,10 @@ def pages(root: Path = ROOT) -> dict[str, str]:
     texts["docs/serving.md"] = {"completions": figures_completions.completions(completions)}
     texts["docs/fitting.md"] = figures_learning.parts(learning, records)
     texts["docs/scale.md"] = figures_scale.parts(scale)
+    learned = results.read("results/published.json") if (root / "results/published.json").is_file() else None
+    texts["docs/paper.md"] = figures_paper.parts(
+        learned, dict(zip(figures_paper.TABLES, results.tables("table2", "table3")))
+    )
     texts |= {"docs/gpu.md": figures_gpu.parts(gpu), "docs/gpu-internals.md": figures_gpu.internals(gpu, counters)}
     written = {page: filled((root / page).read_text(encoding="utf-8"), parts) for page, parts in texts.items()}
     return written | {"results/report.md": report_text(root / "results", list(EXPERIMENTS))}

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", "paper/paper.md", "results/report.md", *(f"docs/{name}.md" for name in (
     "theory", "benchmarks", "compare", "customers", "fitting", "limits", "mixtures", "quality", "rankings", "scale", "gpu", "gpu-internals",
-    "production", "shop-over-a-year", "serving",
+    "production", "shop-over-a-year", "serving", "paper",
 ))]  # fmt: skip
 
 
@@ -120,6 +120,26 @@ def test_another_result_of_an_experiment_changes_its_page(figures, copy, name, c
         writer.writeheader()
         writer.writerows(rows)
     assert figures.stale(copy) == [f"docs/{page}.md"]
+
+
+def test_kernels_of_the_papers_recipe_change_its_page(figures, copy):
+    path = copy / "results" / "published.json"
+    path.unlink(missing_ok=True)
+    assert "not learned yet" in figures.pages(copy)["docs/paper.md"]
+    one = {
+        "data": "uk_retail", "kind": "ondpp", "variant": "", "settings": {"alpha": 0.01, "gamma": 0.5}, "n_items": 3941,
+        "n_train": 17762, "epochs": 777, "ended": "converged", "test": -101.25, "mean_size": 18.5,
+        "log10_proposals": {"10": 0.25, "50": 1.5, "any": 0.0},
+    }  # fmt: skip
+    record = {"machine": {"cpu": "a CPU", "cores": 1, "python": "3.12", "versions": {}}}
+    record["kernels"] = [one, {**one, "variant": "five times the steps", "test": -100.5}]
+    path.write_text(json.dumps(record), encoding="utf-8")
+    text = figures.pages(copy)["docs/paper.md"]
+    assert "| k = 10 | UK Retail | 0 | 0.778 | 15.3 | 0 | not timed yet |" in text  # 10^0.25 − 1
+    assert "| ONDPP | k = 50 | +1.5 (UK Retail) |" in text
+    assert "| ONDPP: five times the steps | 777, converged | -100.50 |" in text
+    assert "| UK Retail | ONDPP | α = β = 0.01, γ = 0.5 | 3,941 | 17,762 | 777 | converged | -101.25 | 18.50 |" in text
+    assert "| Recipe | ONDPP | not learned yet |" in text
 
 
 def test_an_experiment_run_again_changes_the_report(figures, copy):

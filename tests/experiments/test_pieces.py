@@ -108,12 +108,13 @@ def mini(tmp_path, monkeypatch, short_epochs):
     monkeypatch.setenv("NDPP_DATA", str(tmp_path))
     monkeypatch.setattr(kernels, "RANK", 4)
     monkeypatch.setattr(kernels, "cache_folder", lambda: tmp_path / "cache")
-    return kernels.DataSet("Recipe", 4, 2.0, "mini", gammas=(0.1, 0.5))
+    return kernels.DataSet("Recipe", 4, 2.0, "mini", gammas=(0.1, 0.5), penalties=(0.03, 0.2), n_test=20)
 
 
 def test_kernels_are_learned_once(mini, monkeypatch):
     said = []
-    first = kernels.learn(mini, gamma=0.1, seed=0, say=said.append)
+    row, *_ = kernels.rows(mini, orthogonal=True)
+    first = kernels.learn(row, seed=0, say=said.append)
     assert [text.split(" in ")[0] for text in said] == [
         "Recipe: learning an ONDPP from 120 baskets on cpu, once; this takes minutes to hours", "Recipe: learned"
     ]  # fmt: skip
@@ -124,8 +125,31 @@ def test_kernels_are_learned_once(mini, monkeypatch):
     assert (first.parent / "mini-ondpp-4-0-gamma-0.5.safetensors").is_file()
     assert named.origin.startswith("ONDPP of `mini`, γ = 0.1, ")
     monkeypatch.delenv("NDPP_DATA")
-    assert kernels.learn(mini, gamma=0.1, seed=0, say=said.append) == first  # a file needs no baskets
-    assert kernels.learn(mini, gamma=0.1, seed=1, say=said.append) is None
+    assert kernels.learn(row, seed=0, say=said.append) == first  # a file needs no baskets
+    assert kernels.learn(row, seed=1, say=said.append) is None
+
+
+def test_the_papers_recipe_is_another_row(mini, monkeypatch):
+    said = []
+    monkeypatch.setattr(kernels, "N_VALIDATION", 20)
+    monkeypatch.setattr(kernels, "PAPER", (mini,))
+    *_, row = kernels.rows(mini, orthogonal=True)
+    assert row.file(0) == "mini-ondpp-4-0-published.safetensors"
+    assert {name: row.settings[name] for name in ("alpha", "beta", "gamma")} == {
+        "alpha": 0.03,
+        "beta": 0.03,
+        "gamma": 0.2,
+    }
+    assert kernels.learn(row, seed=0, say=said.append) is None  # learned elsewhere
+    assert kernels.missing(orthogonal=True, seed=0) == ["Recipe"]
+    kernels.cache_folder().mkdir()
+    about = kernels.fit(row, kernels.cache_folder() / row.file(0), seed=0, say=said.append, max_epochs=7, rank=4)
+    assert (about["epochs"], about["n_train"]) == (7, 80)
+    assert kernels.missing(orthogonal=True, seed=0) == []
+    *_, named = kernels._learned(mini, orthogonal=True, seed=0, say=said.append)
+    assert named.name == "learned, n = 4, γ = 0.2, the paper's recipe"
+    assert named.origin.startswith("ONDPP of `mini`, the paper's recipe, γ = 0.2, 7 steps")
+    assert np.allclose(named.kernel.X[:, 2:].T @ named.kernel.X[:, 2:], np.eye(2))
 
 
 def test_learning_that_is_interrupted_goes_on(mini, monkeypatch):
@@ -137,13 +161,14 @@ def test_learning_that_is_interrupted_goes_on(mini, monkeypatch):
         fit(self, *args, **more)
         warnings.warn("training was interrupted", TrainingInterruptedWarning, stacklevel=1)
 
+    row, _ = kernels.rows(mini, orthogonal=False)
     monkeypatch.setattr(NDPP, "fit", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        kernels.learn(mini, gamma=None, seed=0, say=lambda text: None)
+        kernels.learn(row, seed=0, say=lambda text: None)
     (left,) = kernels.cache_folder().iterdir()
     assert left.suffix == ".checkpoint"
     monkeypatch.setattr(NDPP, "fit", fit)
-    path = kernels.learn(mini, gamma=None, seed=0, say=lambda text: None)
+    path = kernels.learn(row, seed=0, say=lambda text: None)
     assert list(kernels.cache_folder().iterdir()) == [path]
 
 

@@ -18,7 +18,7 @@ from ndpp.datasets import make_baskets
 from ndpp.errors import PrecisionError
 from ndpp.learning import NDPP, checkpoint
 from ndpp.learning.kernel_objective import KernelObjective
-from ndpp.learning.models import Parameters
+from ndpp.learning.models import OrthogonalPairs, Parameters, PublishedTraining
 from ndpp.learning.run import TrainingRun
 from ndpp.learning.trainer import Trainer, clone
 
@@ -164,3 +164,55 @@ def test_a_checkpoint_holds_all_that_changes(baskets: Baskets, tmp_path: Path):
     restored, wanted = other.state(), run.state()
     assert restored.record == wanted.record
     assert all(torch.equal(tensor, restored.tensors[name]) for name, tensor in wanted.tensors.items())
+
+
+def test_published_training_validates_every_step(baskets: Baskets):
+    settings: dict[str, Any] = {"init": PublishedTraining(), "noise": 0.0, "learning_rate": 0.1, "patience": 2}
+    run = _run(baskets, **settings)
+    assert run.n_steps == 1
+    values = iter([-10.0, -11.0, -10.0005, -10.5, -10.5])  # at most a thousandth of a hundredth worse is as good
+    run.validate = lambda: next(values)  # type: ignore[method-assign]
+    run.best_value, rates = -10.0, []
+    for _ in range(5):
+        run.epoch(ProgressBar())
+        rates.append(run.rate)
+    assert rates == [1.0, 1.0, 1.0, 1.0, 0.75]
+    assert torch.equal(run.mean.X, run.now.X)
+    moved = _run(baskets, **settings)
+    moved.take_step(BATCH)
+    np.testing.assert_allclose([float((a - b).abs().max()) for a, b in zip(moved.now, moved.before)], 0.1, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("last", "ends"), [(-10.00001, True), (-10.001, False)])
+def test_published_training_ends_when_validation_hardly_changes(last: float, ends: bool, baskets: Baskets):
+    run = _run(baskets, init=PublishedTraining())
+    run.history = [{"validation": value} for value in (-20.0, -10.0, -10.0, -10.0, -10.0)]
+    assert not run.has_converged
+    run.history.append({"validation": last})
+    assert run.has_converged == ends
+
+
+def test_free_rows_have_the_gradient_of_the_constrained_loss(baskets: Baskets):
+    """The derivative along random directions is that of the loss at (V − QQᵀV, Q), by central differences."""
+    form, settings = OrthogonalPairs(), (0.1, 0.2, 0.3, 0.0, "cpu", torch.float64, 6, baskets, baskets, 0)
+    objective = KernelObjective(form, PublishedTraining(), *settings)
+    at, rng = objective.start, torch.Generator().manual_seed(0)
+    gradient = objective.loss(at, BATCH, 0).gradient
+    for _ in range(3):
+        step = Parameters(*(torch.randn(t.shape, generator=rng, dtype=t.dtype) for t in at))
+        ahead, behind = (
+            objective.loss(at._make(a + t * d for a, d in zip(at, step)), BATCH, 0).value for t in (1e-6, -1e-6)
+        )
+        slope = sum((g * d).sum() for g, d in zip(gradient, step))
+        assert float(ahead - behind) / 2e-6 == pytest.approx(float(slope), rel=1e-5)
+    kernel = objective.law(objective.finish(at), None)
+    np.testing.assert_allclose(kernel.X[:, 4:].T @ kernel.X[:, 4:], np.eye(2), atol=1e-10)
+
+
+def test_published_validation_finds_no_basket_impossible(baskets: Baskets):
+    run = _run(baskets, init=PublishedTraining())
+    run.now.X.zero_()
+    run.take_step = lambda which: torch.zeros(())  # type: ignore[method-assign]
+    run.mean.X.zero_()
+    assert run.validate() == pytest.approx(np.log(1e-5) * baskets.sizes.mean(), rel=0.2)
+    assert _objective(baskets).log_probs(run.mean).min() == -np.inf

@@ -48,7 +48,7 @@ def _setting(help: str, least: float | None = None, metavar: str = "N") -> Optio
 
 FRACTION = "Share of the baskets that decides when training ends, without --validation."
 GROUPS = "mixture: auto, none, or a table with the columns item and family."
-INIT = "kernels: where training starts: popularity or literature."
+INIT = "kernels: where training starts: popularity or literature; published also trains as the literature does."
 SKEW = "ndpp, ondpp: share of the columns by which items attract each other."
 DROP = "kernels: what to do about baskets larger than the rank."
 KINDS = (

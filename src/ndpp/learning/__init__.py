@@ -11,7 +11,7 @@ except ImportError as missing:
 from ndpp.learning.estimator import NDPP, ONDPP, SymmetricDPP
 from ndpp.learning.fitting import fit
 from ndpp.learning.mixture import MixtureNDPP
-from ndpp.learning.models import LiteratureStart, PopularityStart
+from ndpp.learning.models import LiteratureStart, PopularityStart, PublishedTraining
 from ndpp.learning.updating import Updated, update
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "LiteratureStart",
     "MixtureNDPP",
     "PopularityStart",
+    "PublishedTraining",
     "SymmetricDPP",
     "Updated",
     "fit",

@@ -303,7 +303,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         self, baskets: Baskets, held_out: Baskets | None, shape: S, settings: TrainingSettings
     ) -> dict[str, Any]:
         """Return the settings that a resumed run must share with its checkpoint."""
-        kept = {name: value for name, value in asdict(settings).items() if name != "max_epochs"}
+        kept = {name: value for name, value in asdict(settings).items() if name not in ("max_epochs", "schedule")}
         data = {
             "data": checkpoints.fingerprint(baskets),
             "validation": self.validation_fraction if held_out is None else checkpoints.fingerprint(held_out),

@@ -17,7 +17,7 @@ from ndpp.errors import TrainingInterruptedWarning
 from ndpp.learning.batches import shuffled
 from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.run import TrainingRun
-from ndpp.learning.trainer import RATE_DROPS, Counter, Objective, P, Trainer, TrainingSettings
+from ndpp.learning.trainer import Counter, Objective, P, Trainer, TrainingSettings
 
 PILOT = 3
 """Epochs for which all candidates are trained."""
@@ -55,7 +55,7 @@ class Contest(Generic[P]):
     @property
     def ended(self) -> str | None:
         """Why training has ended, after the last drop of the learning rate or the last epoch, or out of time; None if it goes on."""
-        if self.lead.drops > RATE_DROPS:
+        if self.lead.has_converged:
             return "converged"
         if len(self.lead.history) >= self.lead.settings.max_epochs:
             return "max_epochs"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -26,7 +26,7 @@ from ndpp.learning.models import (
     TrainingStart,
 )
 from ndpp.learning.run import TrainingRun
-from ndpp.learning.trainer import Objective
+from ndpp.learning.trainer import Objective, TrainingSettings
 
 DEFAULT_RANK = 200
 
@@ -71,6 +71,9 @@ class LowRankDPP(BasketModel[int, Parameters]):
         own = {"rank": shape, "family": repr(self._form()), "init": repr(self._start())}
         return own | {"alpha": alpha, "beta": beta, "noise": self.noise, "gamma": gamma}
 
+    def _settings(self) -> TrainingSettings:
+        return replace(super()._settings(), schedule=self._start().schedule)
+
     def _possible(self, baskets: Baskets, shape: int, what: str) -> Baskets:
         """Return the baskets of at most ``shape`` items; larger ones are dropped with a warning, or raise an error."""
         if self.oversize not in ("drop", "raise"):
@@ -100,7 +103,9 @@ class LowRankDPP(BasketModel[int, Parameters]):
     def _start(self) -> TrainingStart:
         start = PopularityStart() if self.init is None else self.init
         if not isinstance(start, TrainingStart):
-            raise InvalidInputError(f"init must be PopularityStart(), LiteratureStart() or None; got {start!r}")
+            raise InvalidInputError(
+                f"init must be PopularityStart(), LiteratureStart(), PublishedTraining() or None; got {start!r}"
+            )
         return start
 
 
@@ -124,8 +129,8 @@ class NDPP(LowRankDPP):
         Scale of the Gaussian noise that each step adds to the rows of V and B, relative to their RMS. It keeps the
         model from memorising the training baskets. For an item that occurs μ_i times it is divided by
         1 + (μ_i/rank)², since frequent items do not need it. 0 disables it.
-    init : PopularityStart or LiteratureStart, optional
-        The scaling of the rows, and the initial parameters; ``PopularityStart()`` by default.
+    init : PopularityStart, LiteratureStart or PublishedTraining, optional
+        The scaling of the rows, and the initial parameters; ``PopularityStart()`` by default. The last also trains as the published code.
     learning_rate : float
         Learning rate of Adam.
     batch_size : int, optional

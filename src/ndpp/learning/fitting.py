@@ -16,7 +16,7 @@ from ndpp.errors import InvalidInputError
 from ndpp.learning.base import BasketModel
 from ndpp.learning.estimator import NDPP, ONDPP, SymmetricDPP
 from ndpp.learning.mixture import MixtureNDPP
-from ndpp.learning.models import LiteratureStart, PopularityStart
+from ndpp.learning.models import LiteratureStart, PopularityStart, PublishedTraining
 
 ESTIMATORS: dict[str, type[BasketModel[Any, Any]]] = {
     "mixture": MixtureNDPP,
@@ -25,7 +25,7 @@ ESTIMATORS: dict[str, type[BasketModel[Any, Any]]] = {
     "symmetric": SymmetricDPP,
 }
 """Kinds of models, the default first."""
-STARTS = {"popularity": PopularityStart, "literature": LiteratureStart}
+STARTS = {"popularity": PopularityStart, "literature": LiteratureStart, "published": PublishedTraining}
 
 
 def fit(

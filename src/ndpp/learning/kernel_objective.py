@@ -31,12 +31,9 @@ from ndpp.baskets import Baskets
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.learning.batches import PackedBaskets, evaluated, pack
 from ndpp.learning.checkpoint import Checkpoint
-from ndpp.learning.models import KernelForm, Parameters, TrainingStart, inner_matrix
+from ndpp.learning.models import JITTER, KernelForm, Parameters, TrainingStart, inner_matrix
 from ndpp.learning.trainer import Loss, Objective, chance_of_some, clone
 from ndpp.metrics.models import occurrences
-
-JITTER = 1e-5
-"""Added to the diagonal of G in training, so that a nearly impossible basket still has a finite gradient."""
 
 
 @dataclass(eq=False)
@@ -121,11 +118,11 @@ class KernelObjective(Objective[Parameters]):
         return evaluated(self.validation.sizes, log_probs)
 
     def _log_dets(self, X: Tensor, A: Tensor, batch: PackedBaskets) -> Tensor:
-        """Return log det L_Y of each basket, in the order of the batch."""
+        """Return log det L_Y of each basket, in the order of the batch; with the jitter of the start, if it validates with one."""
         shifts = self._log_scales(batch)
         n_empty = batch.n_baskets - sum(m for _, m, _ in batch.blocks)
         out = [torch.zeros(n_empty, dtype=torch.float64, device=X.device)]
-        for here, G in self._minors(_rows(X, batch), A, batch, 0.0):
+        for here, G in self._minors(_rows(X, batch), A, batch, self.init.jitter):
             sign, log_abs = torch.linalg.slogdet(G)
             # A determinant of zero may come out as a small number of either sign.
             out.append(torch.where(sign > 0, log_abs, -torch.inf) + shifts[here].view(G.shape[:2]).sum(1))
@@ -205,9 +202,15 @@ class KernelObjective(Objective[Parameters]):
 
     def loss(self, at: Parameters, which: IntArray, step: int) -> Loss[Parameters]:
         """Return the loss with fresh noise, and its gradient along the constraints."""
-        batch = pack(self.training, which, device=at.X.device)
+        batch, free = pack(self.training, which, device=at.X.device), at.X
+        if self.init.is_free:
+            at = clone(at)
+            self.form.constrain(at, self.scale, self.n_sym)
         loss = self.at(at, batch, noise=self.draw_noise(at.X))
-        in_X = self.form.tangent(at, loss.gradient.X, self.scale, self.n_sym)
+        if self.init.is_free:
+            in_X = self.form.free_gradient(free, loss.gradient.X, self.n_sym)
+        else:
+            in_X = self.form.tangent(at, loss.gradient.X, self.scale, self.n_sym)
         return loss._replace(gradient=loss.gradient._replace(X=in_X))
 
     def draw_noise(self, X: Tensor) -> Tensor | None:
@@ -219,15 +222,16 @@ class KernelObjective(Objective[Parameters]):
         return noise.mul_(self.deviations)
 
     def project(self, now: Parameters) -> None:
-        """Impose the constraints of the form."""
-        self.form.constrain(now, self.scale, self.n_sym)
+        """Impose the constraints of the form, unless the loss does."""
+        if not self.init.is_free:
+            self.form.constrain(now, self.scale, self.n_sym)
 
     def finish(self, mean: Parameters) -> Parameters:
         """Return the mean, corrected for the noise, with the constraints imposed."""
         mean = clone(mean)
         if self.noise_scales is not None:
             self.form.correct_for_noise(mean, self.noise_scales, self.scale, self.n_sym)
-        self.project(mean)
+        self.form.constrain(mean, self.scale, self.n_sym)
         return mean
 
     def law(self, parameters: Parameters, labels: tuple[str, ...] | None) -> LowRankKernel:

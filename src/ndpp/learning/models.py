@@ -21,7 +21,11 @@ from scipy.linalg import block_diag
 from torch import Tensor
 
 from ndpp._types import FloatArray
+from ndpp.learning.trainer import PUBLISHED, USUAL, Schedule
 from ndpp.linalg.tilts import tilt_to_size
+
+JITTER = 1e-5
+"""Added to the diagonal of G in training, so that a nearly impossible basket still has a finite gradient."""
 
 
 class Parameters(NamedTuple):
@@ -62,6 +66,10 @@ class KernelForm:
 
     def tangent(self, parameters: Parameters, in_X: Tensor, scale: Tensor, n_sym: int) -> Tensor:
         """Return the gradient in X̂ along the constraints."""
+        return in_X
+
+    def free_gradient(self, X: Tensor, in_X: Tensor, n_sym: int) -> Tensor:
+        """Return the gradient in parameters that the constraints are imposed on in the loss alone, for rows without scales."""
         return in_X
 
     def rescale(self, parameters: Parameters, factor: float, n_sym: int) -> None:
@@ -139,6 +147,15 @@ class OrthogonalPairs(FreeSkew):
         M = B.T @ in_B
         return torch.cat([in_V - B @ (B.T @ in_V), in_B - B @ ((M + M.T) / 2)], 1).mul_(scale[:, None])
 
+    def free_gradient(self, X: Tensor, in_X: Tensor, n_sym: int) -> Tensor:
+        """Return the gradient in (V, B), any matrices, of a loss whose gradient at (V − QQᵀV, Q) is ``in_X``, with B = QR."""
+        with torch.enable_grad():
+            X = X.detach().requires_grad_()
+            Q, R = torch.linalg.qr(X[:, n_sym:])
+            Q = Q * R.diagonal().sign()
+            at = torch.cat([X[:, :n_sym] - Q @ (Q.T @ X[:, :n_sym]), Q], 1)
+            return torch.autograd.grad(at, X, in_X)[0]
+
     def correct_for_noise(self, parameters: Parameters, noise: Tensor, scale: Tensor, n_sym: int) -> None:
         """Do nothing: scaling single rows would break the orthonormality of B."""
 
@@ -160,6 +177,12 @@ class NoSkew(KernelForm):
 
 class TrainingStart(ABC):
     """The row scales, and the initial parameters."""
+
+    schedule: ClassVar[Schedule] = USUAL
+    is_free: ClassVar[bool] = False
+    """Whether steps leave the constraints, which the loss then imposes."""
+    jitter: ClassVar[float] = 0.0
+    """Added to the diagonal of G in validation, where the published code has ``JITTER``, too."""
 
     @abstractmethod
     def scale(self, counts: FloatArray, n_baskets: float) -> FloatArray:
@@ -216,8 +239,25 @@ class LiteratureStart(TrainingStart):
         n_sym, n_skew = form.columns(rank)
         X, skew = rng.uniform(size=(len(scale), rank)), form.random(rng, n_skew, 1.0)
         start = Parameters(torch.from_numpy(X), torch.from_numpy(skew))
-        form.constrain(start, torch.from_numpy(scale), n_sym)
+        if not self.is_free:
+            form.constrain(start, torch.from_numpy(scale), n_sym)
         return start
+
+
+@dataclass(frozen=True)
+class PublishedTraining(LiteratureStart):
+    """``LiteratureStart``, and the steps of the published code [Han et al., ICLR 2022] as well, for comparison with its results.
+
+    Every step is an epoch, after which the parameters are validated. The learning rate is multiplied by 0.75 after ``patience`` steps
+    without anything better, and training ends when the validation log-likelihood of the last five changes by less than a millionth on
+    average. No basket is impossible there. D learns as fast as V and B, and nothing is averaged. In ONDPP, V and B move freely, and the
+    kernel is that of (V − QQᵀV, Q), B = QR.
+    The other published settings are ``skew_share=0.5, noise=0, learning_rate=0.1, batch_size=200, patience=10, max_epochs=1000``.
+    """
+
+    schedule: ClassVar[Schedule] = PUBLISHED
+    is_free: ClassVar[bool] = True
+    jitter: ClassVar[float] = JITTER
 
 
 def inner_matrix(form: KernelForm, skew: Tensor, n_sym: int) -> FloatArray:

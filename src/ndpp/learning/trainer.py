@@ -39,6 +39,8 @@ RATE_DROPS, RATE_FACTOR = 3, 0.3
 """How often the learning rate drops before training ends, and by what factor."""
 TOLERANCE = 1e-4
 """Smallest relative increase of the validation log-likelihood that counts as an improvement."""
+WINDOW = 5
+"""Number of validation log-likelihoods whose changes may end training."""
 MEAN_DECAY = 0.995
 """Decay of the running mean of the parameters, per step."""
 ADAM: dict[str, Any] = {"fused": True, "amsgrad": False, "maximize": False, "weight_decay": 0.0}
@@ -146,6 +148,28 @@ class Counter(Protocol):
         """Count one step."""
 
 
+class Schedule(NamedTuple):
+    """What validation changes: the factor of a drop of the learning rate, how many there may be, and the end of training.
+
+    Values count as better from ``tolerance`` above the best one on, relative to it. Training also ends when the last ``WINDOW`` values
+    differ by less than ``change``, relative to them and on average. With ``every_step`` an epoch is one step, all parameters have the same
+    learning rate, and they themselves are judged instead of a running mean.
+    """
+
+    factor: float = RATE_FACTOR
+    drops: float = RATE_DROPS
+    tolerance: float = TOLERANCE
+    change: float = 0.0
+    every_step: bool = False
+
+
+USUAL = Schedule()
+PUBLISHED = Schedule(factor=0.75, drops=float("inf"), tolerance=-1e-4, change=1e-6, every_step=True)
+"""That of the code for [Han et al., ICLR 2022], whose settings are ``patience=10``, ``max_epochs=1000``.
+
+Its tolerance is below zero: the ReduceLROnPlateau of torch multiplies the best value by 1 + 10⁻⁴, and log-likelihoods are negative."""
+
+
 @dataclass(frozen=True)
 class TrainingSettings:
     """Options of training; see :class:`ndpp.learning.NDPP`."""
@@ -154,6 +178,7 @@ class TrainingSettings:
     batch_size: int | None
     max_epochs: int
     patience: int
+    schedule: Schedule = USUAL
 
 
 class Trainer(Generic[P]):
@@ -177,13 +202,22 @@ class Trainer(Generic[P]):
         self.batch_size = settings.batch_size or max(objective.batch_size, -(-n_baskets // objective.max_steps))
         steps_per_pass = max(1, round(n_baskets / self.batch_size))
         self.passes = -(-MIN_STEPS // steps_per_pass)
-        self.n_steps = self.passes * steps_per_pass
+        self.n_steps = 1 if settings.schedule.every_step else self.passes * steps_per_pass
 
     @property
     def learning_rate(self) -> float:
         """Learning rate of the next step."""
         late = max(0.0, 2 * max(self.step / (self.settings.max_epochs * self.n_steps), self.clock.passed) - 1)
+        late *= not self.settings.schedule.every_step
         return float(self.settings.learning_rate * self.rate * RATE_FACTOR ** (RATE_DROPS * late))
+
+    @property
+    def has_converged(self) -> bool:
+        """Whether the learning rate has dropped for the last time, or the validation log-likelihood hardly changes any more."""
+        last, schedule = np.array([record["validation"] for record in self.history[-WINDOW:]]), self.settings.schedule
+        with np.errstate(invalid="ignore"):  # values may be −inf
+            still = len(last) == WINDOW and np.mean(np.abs(np.diff(last) / last[:-1])) < schedule.change
+        return bool(still or self.drops > schedule.drops)
 
     @property
     def is_out_of_time(self) -> bool:
@@ -203,7 +237,7 @@ class Trainer(Generic[P]):
             bar.advance()
         if not losses:
             return
-        needed = self.best_value + TOLERANCE * abs(self.best_value) if self.history else -np.inf
+        needed = self.best_value + self.settings.schedule.tolerance * abs(self.best_value) if self.history else -np.inf
         value = self.validate()
         self.bad = 0 if value > needed else self.bad + 1
         record = {
@@ -216,13 +250,17 @@ class Trainer(Generic[P]):
         }
         self.history.append(record)
         if self.bad >= self.settings.patience:
-            self.rate, self.drops, self.bad = self.rate * RATE_FACTOR, self.drops + 1, 0
+            self.rate, self.drops, self.bad = self.rate * self.settings.schedule.factor, self.drops + 1, 0
         if not self.is_out_of_time:
             self.objective.adapt(self.mean, value)
         record["seconds"] = time.perf_counter() - began
 
     def batches(self) -> Iterator[IntArray]:
         """Yield the batches of one epoch."""
+        if self.settings.schedule.every_step:
+            n, size = self.objective.n_baskets, min(self.batch_size, self.objective.n_baskets)
+            yield self.rng.choice(n, size, replace=False, shuffle=False)
+            return
         for _ in range(self.passes):
             yield from shuffled(self.rng, self.objective.n_baskets, self.batch_size)
 
@@ -244,10 +282,12 @@ class Trainer(Generic[P]):
             gradients = gradients._make(map(torch.sub, gradients, self.objective.pull(which)))
         for (part, tensor), gradient, rate in zip(self._optimized(), gradients, self.objective.rates):
             step, mean, square = ([state] for state in self.adam[part].values())
-            adam([tensor], [gradient], mean, square, [], step, lr=self.learning_rate * rate, **ADAM)
+            rate = self.learning_rate * (1.0 if self.settings.schedule.every_step else rate)
+            adam([tensor], [gradient], mean, square, [], step, lr=rate, **ADAM)
         self.objective.project(self.now)
         self.step += 1
         weight = max(1 - MEAN_DECAY, 9 / (self.step + 9))  # larger at first, to forget the start sooner
+        weight = 1.0 if self.settings.schedule.every_step else weight
         for mean, now in zip(self.mean, self.now):
             mean.lerp_(now, weight)
         return loss.value
