@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from ndpp.baskets import Baskets
-from ndpp.baskets.orders import Orders
+from ndpp.baskets.orders import Orders, in_context
 from ndpp.errors import DataWarning, InvalidInputError
 
 LINES = {
@@ -282,3 +282,20 @@ def test_one_reader_for_every_kind_of_orders(tmp_path: Path) -> None:
             Orders.read(source, context=["till"])
     with pytest.raises(TypeError, match="unexpected keyword argument 'encodign'"):
         Orders.read(sets, encodign="utf-8")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("build", "told"),
+    [
+        (lambda word: Baskets.from_lists([["a"]], basket_ids=[word]), "basket_ids must be text"),
+        (lambda word: Baskets([0, 1], [0], 1, basket_ids=(word,)), "basket_ids must be text"),
+        (lambda word: Orders(Baskets.from_lists([["a"]]), context={"store": [word]}), "context 'store' must be text"),
+        (lambda word: in_context(Baskets.from_lists([["a"]]), {"store": [word]}, "context"), "context 'store' must"),
+        (lambda word: Orders(Baskets.from_lists([["a"]]), context={word: ["a"]}), "must be text that files can hold"),
+    ],
+)
+def test_ids_and_contexts_that_no_file_can_hold_are_refused_where_they_are_given(build, told):
+    build("whole 🧀")
+    with pytest.raises(InvalidInputError, match=told) as refused:
+        build("half \udc80")
+    assert r"\udc80" in str(refused.value)

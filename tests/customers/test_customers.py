@@ -342,6 +342,43 @@ def test_updates_are_as_counting_at_once(habits: Habits, tmp_path: Path) -> None
     assert_same(Customers(law, habits).update(mixed), at_once, names)
 
 
+@pytest.mark.parametrize("mission_prior", [None, 5.0])
+def test_an_order_counts_as_often_as_its_weight_says(mission_prior: float | None) -> None:
+    """By time, an order of weight w is w orders of that time."""
+    law, orders = shop(), orders_of(shop())
+    often = np.random.default_rng(1).integers(0, 4, len(orders))
+    habits = HABITS[1]._replace(mission_prior=mission_prior, evenness=0.5)
+    at = np.repeat(np.arange(len(orders)), often)
+    ids = Baskets.from_lists([list(orders[i]) for i in at], n_items=8, labels=law.labels, basket_ids=range(len(at)))
+    assert orders.customers is not None
+    assert orders.times is not None
+    names = [f"c{u}" for u in range(40)]
+    expected = Customers(law, habits).update(Orders(ids, orders.customers[at], orders.times[at]))
+    weighted = Orders(orders.baskets, orders.customers, orders.times, weights=often)
+    found = Customers(law, habits)
+    for part in np.array_split(np.arange(len(orders)), 3):
+        found = found.update(weighted[part])
+    assert_same(found, expected, names)
+    assert list(found) == list(expected)
+    mine = orders.customers == "c1"
+    last = orders.times[mine][-1]
+    assert found.factors(history=weighted[mine], time=last) == pytest.approx(found.factors("c1", time=last), rel=1e-5)
+
+
+def test_fit_counts_orders_by_weight() -> None:
+    law, orders = shop(), orders_of(shop())
+    half = np.arange(len(orders)) % 2
+    plain = Customers.fit(law, orders)
+    names = [f"c{u}" for u in range(40)]
+
+    def fitted(weights: Any) -> Customers:
+        return Customers.fit(law, Orders(orders.baskets, orders.customers, orders.times, weights=weights))
+
+    assert fitted(np.ones(len(orders))).habits == plain.habits
+    assert_same(fitted(half), Customers.fit(law, orders[half == 1]), names)
+    assert fitted(np.where(half, 1.0, 20.0)).report != plain.report
+
+
 def test_an_update_touches_only_those_who_bought() -> None:
     law = shop()
     orders = orders_of(law)
@@ -755,7 +792,7 @@ def test_fit_prefers_the_right_clock() -> None:
 
 def test_each_target_is_foretold_from_the_baskets_before_it() -> None:
     sets = [[0, 1], [1], [1, 2, 3, 4], [0], [2], [3], [4]]  # five of ann, two of bob
-    trips = Trips(np.array([0] * 5 + [1] * 2), Baskets.from_lists(sets), None)
+    trips = Trips(np.array([0] * 5 + [1] * 2), Baskets.from_lists(sets), None, np.ones(7))
     cases, habits = Cases.of(trips, np.array([0, 1])), Habits(0.5, False, 1.0, 1.0, evenness=0.5)
     assert [trips.baskets[i].tolist() for i in cases.target] == [[1, 2, 3, 4], [0], [2], [4]]
     found = dict(zip(zip(cases.owners.tolist(), cases.items.tolist()), cases.shares(habits).tolist()))

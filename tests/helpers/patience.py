@@ -30,3 +30,11 @@ def serve_patiently() -> None:
 
     gate.BODY_SECONDS = gate.SEND_SECONDS = run.HEADER_SECONDS = HANG_SECONDS
     run.GRACE_SECONDS = run.START_SECONDS = int(HANG_SECONDS)
+
+
+def serve_without_grace() -> None:
+    """Let a server of this process refuse at once, after a signal, what it has not answered."""
+    from ndpp.serve import run
+
+    serve_patiently()
+    run.GRACE_SECONDS, run.LAST_SECONDS = 0, int(HANG_SECONDS)

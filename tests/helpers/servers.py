@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -85,10 +85,12 @@ def assert_same_answer(found: Any, expected: Any) -> None:
 class Server:
     """The command ``ndpp serve`` in a process of its own."""
 
-    def __init__(self, *arguments: Any, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, *arguments: Any, env: dict[str, str] | None = None, first: Callable[[], None] = serve_patiently
+    ) -> None:
         options: dict[str, Any] = {"env": env or ENVIRONMENT, "stdout": subprocess.DEVNULL}
         if hasattr(os, "fork"):
-            options["preexec_fn"] = serve_patiently
+            options["preexec_fn"] = first
         words = ("--port", 0, "--seconds", HANG_SECONDS)
         self.process = spawn("serve", *arguments, *words, cwd=Path.cwd(), **options)
         self.lines: list[str] = []

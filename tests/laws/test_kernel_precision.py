@@ -322,3 +322,67 @@ def test_learned_kernels(name: str):
         assert np.exp(value - total) == pytest.approx(law[size], abs=1e-10)
     for size in (10, 190):
         assert kernel.inclusion_probabilities(size).sum() == pytest.approx(size, rel=1e-9)
+
+
+def of_size(kernel: LowRankKernel, size: int) -> list[Callable[[], Any]]:
+    """All ways to ask for sets of a size."""
+    return [
+        lambda: kernel.log_normalizer(size),
+        lambda: kernel.log_mass(size=size),
+        lambda: kernel.inclusion_probabilities(size),
+        lambda: kernel.log_prob(list(range(size)), size),
+        lambda: kernel.sample(size=size, rng=0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("exponent", "background"),
+    [(6, 1), (9, 1), (11, 1), (12, 1), (13, 1), *((k, 0) for k in (6, 9, 11, 12, 14, 16, 20, 100))],
+)
+def test_rare_sizes_are_computed_or_beyond_precision_but_not_impossible(exponent: int, background: int):
+    """W is skew but for a tiny multiple of I, and so are its sets of odd size."""
+    rng, tiny = np.random.default_rng(0), 10.0**-exponent
+    W = skew(rng.normal(size=(6, 6))) + tiny * np.eye(6)
+    delta = np.full(6, background * tiny)
+    kernel = LowRankKernel(np.eye(6), W, background=delta if background else None)
+    for size in (1, 3, 5):
+        expected = oracles.mp_log_ek(np.eye(6), W + np.diag(delta), size)
+        refused = 0
+        for ask in of_size(kernel, size):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PrecisionWarning)
+                try:
+                    ask()
+                except PrecisionError:
+                    refused += 1
+        assert refused in (0, 5) or 9 < exponent < 13  # each judges its own rounding
+        if not refused:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PrecisionWarning)
+                assert kernel.log_normalizer(size) == pytest.approx(float(expected), abs=1e-3)
+        assert refused == 0 or exponent > 9
+    for size in (2, 4, 6):
+        found = float(oracles.mp_log_ek(np.eye(6), W + np.diag(delta), size))
+        assert kernel.log_normalizer(size) == pytest.approx(found, rel=1e-9)
+
+
+def test_impossible_sizes_stay_impossible():
+    """Purely skew W, sizes beyond the rank, and given items that leave a purely skew rest."""
+    rng = np.random.default_rng(0)
+    W = skew(rng.normal(size=(6, 6)))
+    X = rng.normal(size=(8, 6))
+    for kernel, size in ((LowRankKernel(np.eye(6), W), 3), (LowRankKernel(X, W), 5), (LowRankKernel(X, np.eye(6)), 7)):
+        assert kernel.log_normalizer(size) == -np.inf
+        for ask in of_size(kernel, size)[2:]:
+            with pytest.raises(ImpossibleSizeError):
+                ask()
+    W = np.zeros((5, 5))
+    W[:4, :4] = skew(rng.normal(size=(4, 4)))
+    for tiny, error in ((0.0, ImpossibleSizeError), (1e-15, PrecisionError)):
+        W[4, 4] = tiny or 1.0
+        W[0, 0] = tiny
+        kernel = LowRankKernel(np.eye(5), W)
+        asked = (lambda k: k.inclusion_probabilities(2, [4]), lambda k: k.sample(given=[4], size=2, rng=0))
+        for ask in asked:
+            with pytest.raises(error):
+                ask(kernel)

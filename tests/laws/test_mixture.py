@@ -304,3 +304,12 @@ def test_a_rare_size_is_computed_once_and_its_precision_said_each_time(kind, mon
     for _ in range(2):
         with pytest.warns(PrecisionWarning, match="sets of size 14"):
             law.log_prob(range(14), 14)
+
+
+def test_a_component_in_which_a_size_is_lost_in_rounding_does_not_stop_the_others():
+    D = np.random.default_rng(0).normal(size=(6, 6))
+    plain = LowRankKernel(np.eye(6), np.eye(6))
+    mixture = Mixture([LowRankKernel(np.eye(6), D - D.T + 1e-15 * np.eye(6)), plain], [0.5, 0.5])
+    assert mixture.log_normalizer(3) == pytest.approx(np.log(0.5) + np.log(20 / 64))
+    assert mixture.inclusion_probabilities(3) == pytest.approx(np.full(6, 0.5))
+    assert mixture.sample(5, size=3, rng=0).sizes.tolist() == [3] * 5

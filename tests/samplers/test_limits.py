@@ -343,8 +343,17 @@ def test_limits_of_probability_zero_are_refused(monkeypatch: pytest.MonkeyPatch)
         kernel.sample(limits=[Limit([0, 1, 2], least=3)])
     monkeypatch.setattr("ndpp.samplers.proposer.MAX_EXPECTED", 400)
     monkeypatch.setattr("ndpp.samplers.proposer.PILOT_PROPOSALS", 1000)
-    with pytest.raises(BudgetExceededError, match="2 of 2"):
-        kernel.sample(limits=[Limit([0, 1], least=2)])
+    found = kernel.probability(Limit([0, 1], least=2))
+    assert (found.value, found.exact) == (0.0, True)
+    for conditions in ({}, {"size": 2}):
+        with pytest.raises(ImpossibleLimitError, match="zero to double precision: at least 2 of 2") as refused:
+            kernel.sample(limits=[Limit([0, 1], least=2)], **conditions)
+        assert refused.value.limits == ("at least 2 of 2 items",)
+    values = Limit(
+        dict(enumerate(np.sqrt([2.0, 3.0]))), least=np.sqrt(2) + np.sqrt(3) - 1e-9
+    )  # no step: nothing exact is known
+    with pytest.raises(BudgetExceededError, match="may be impossible"):
+        kernel.sample(limits=[values])
 
 
 TENTHS = np.array([4.11, 3.45, 4.67, 1.16, 2.05, 3.07])

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
+from contextlib import ExitStack
+from functools import partial
+from signal import SIGINT, SIGTERM
 
 import httpx
 import pytest
 
+import only_posix
 from command import ENVIRONMENT, spawn
 from ndpp.cli.app import run
-from patience import HANG_SECONDS, until
+from ndpp.serve.limits import BATCH_BASKETS
+from patience import HANG_SECONDS, serve_without_grace, until
 from servers import Server, get
 
 
@@ -92,3 +98,46 @@ def test_a_signal_lets_requests_end(model):
     asking.join(HANG_SECONDS)
     assert len(lines) == 1500
     assert [event["event"] for event in server.events][-1] == f"Finished server process [{server.process.pid}]"
+
+
+@only_posix.signals
+@pytest.mark.parametrize(("signals", "code"), [([SIGTERM], -SIGTERM), ([SIGTERM, SIGTERM], -SIGTERM), ([SIGINT], 130)])
+def test_a_signal_refuses_in_words_what_takes_too_long(model, signals, code):
+    """Every client of a batch gets a line for each basket; all other connections are closed."""
+    server = Server(model, first=serve_without_grace)
+    where = httpx.URL(server.url)
+    answers: list[list[str]] = [[] for _ in range(8)]
+    begun = [threading.Event() for _ in answers]
+
+    def ask(i: int) -> None:
+        body = {"task": "complete", "baskets": [[i]] * BATCH_BASKETS, "n": 20, "size": 6}
+        with httpx.stream("POST", f"{server.url}/api/batch", json=body, timeout=HANG_SECONDS) as response:
+            for line in response.iter_lines():
+                answers[i].append(line)
+                begun[i].set()
+
+    asking = [threading.Thread(target=ask, args=(i,)) for i in range(len(answers))]
+    with ExitStack() as stack:
+        others = [
+            stack.enter_context(socket.create_connection((where.host, where.port), HANG_SECONDS)) for _ in range(3)
+        ]
+        others[1].sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")  # and is kept alive
+        others[2].sendall(b"GET /health HTTP/1.1\r\nHos")
+        for thread in asking:
+            thread.start()
+        assert all(event.wait(HANG_SECONDS) for event in begun)
+        for number in signals:
+            server.process.send_signal(number)
+        for connection in others:
+            assert b"".join(iter(partial(connection.recv, 65536), b"")) == b"" or connection is others[1]
+    assert server.process.wait(HANG_SECONDS) == code
+    for thread, lines in zip(asking, answers):
+        thread.join(HANG_SECONDS)
+        found = [json.loads(line) for line in lines]
+        assert [one["index"] for one in found] == list(range(BATCH_BASKETS))
+        problems = ["problem" in one for one in found]
+        assert problems == sorted(problems)  # answers, and then refusals
+        assert found[-1]["problem"]["type"] == "urn:ndpp:problem:stopping"
+    with pytest.raises(ConnectionError):
+        socket.create_connection((where.host, where.port))
+    assert not any('"error"' in line for line in server.lines)

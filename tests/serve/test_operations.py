@@ -163,6 +163,22 @@ def test_a_queue_that_is_full_turns_requests_away_and_the_loop_goes_on(model, en
         assert sorted(future.result().status_code for future in asked) == [200, 200, 503, 503]
 
 
+def test_a_server_that_stops_refuses_running_and_waiting_requests_in_words(model, endless):
+    begun, stopped, _ = endless
+    app = create_app(Settings(model, seconds=HANG_SECONDS, threads=1))
+    with serving(app) as url, ThreadPoolExecutor(3) as pool:
+        asked = [pool.submit(post, f"{url}/api/sample", json={}) for _ in range(3)]
+        assert begun.wait(HANG_SECONDS)
+        _, (_, draws) = app.app.state.work._lanes
+        until(lambda: draws._work_queue.qsize() == 2)
+        app.app.state.work.close()
+        refused = [future.result() for future in asked]
+        assert stopped.wait(HANG_SECONDS)
+        refused.append(post(f"{url}/api/recommend", json={}))
+    assert {response.status_code for response in refused} == {503}
+    assert {response.json()["type"] for response in refused} == {"urn:ndpp:problem:stopping"}
+
+
 def test_quick_questions_do_not_wait_for_draws(model, endless):
     begun, _, released = endless
     settings = Settings(model, seconds=HANG_SECONDS, threads=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import hashlib
 import select
 import socket
 from contextlib import ExitStack
@@ -57,6 +58,45 @@ def test_nothing_but_health_answers_without_the_token(guarded, places, header):
             assert response.status_code == 401
             assert response.json()["type"] == "urn:ndpp:problem:unauthorized"
             assert [h.split()[0] for h in response.headers.get_list("www-authenticate")] == ["Bearer", "Basic"]
+
+
+def test_one_function_compares_tokens_in_constant_time(guarded, places, monkeypatch):
+    """It is given two digests, as long as each other, whatever the header; and its word decides."""
+    seen: list[tuple[bytes, bytes]] = []
+    says = False
+
+    def compare(a: bytes, b: bytes) -> bool:
+        seen.append((a, b))
+        return says
+
+    monkeypatch.setattr(gate.hmac, "compare_digest", compare)
+    headers = [
+        b"Bearer " + TOKEN.encode(),
+        b"Bearer x",
+        b"Bearer " + b"x" * 10_000,
+        b"Bearer \xff\xc3\xa4",
+        b"Basic " + BASIC.encode(),
+        b"",
+    ]
+    for method, path in places:
+        for header in [{"authorization": header} for header in headers] + [{}]:
+            seen.clear()
+            says = False
+            refused = request(method, guarded + path, headers=header, json={})
+            open_ = path in ("/health", "/ready")
+            assert (refused.status_code == 401, len(seen)) == (not open_, int(not open_)), (path, header)
+            assert all(len(a) == len(b) == 32 and b == hashlib.sha256(TOKEN.encode()).digest() for a, b in seen)
+    says = True
+    assert get(f"{guarded}/api/model", headers={"authorization": "Bearer x"}).status_code == 200
+
+
+def test_a_request_has_one_authorization(guarded, places):
+    for method, path in places:
+        for values in ([TOKEN, TOKEN], ["x", TOKEN], [TOKEN, "x"]):
+            headers = [("authorization", f"Bearer {value}") for value in values]
+            refused = request(method, guarded + path, headers=headers, json={})
+            assert refused.status_code == 400, path
+            assert refused.json()["detail"] == "a request has one Authorization header"
 
 
 @pytest.mark.parametrize("header", [f"Bearer {TOKEN}", f"bearer  {TOKEN}", f"Basic {BASIC}"])
@@ -200,6 +240,44 @@ def test_a_connection_is_kept_as_long_as_requests_come(model, monkeypatch):
             made[-1].loop.call_soon_threadsafe(made[-1]._look)
         made[-1].loop.call_soon_threadsafe(made[-1]._look)  # nothing has come since the last look
         assert connection.recv(65536) == b""
+
+
+def test_clients_that_send_a_byte_at_a_time_are_dropped_and_stall_nobody(model, monkeypatch):
+    """Each time that two hundred clients have sent one more piece, another is answered; in the end all of them are cut off."""
+    monkeypatch.setattr(run, "HEADER_SECONDS", 0.5)
+    monkeypatch.setattr(gate, "BODY_SECONDS", 0.5)
+    kinds = [
+        (b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: ", b"x"),
+        (NEXT + b"GET /hea", b"x"),
+        (b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n", b"x"),
+        (POST + b"Content-Length: 1000000\r\n\r\n", b" "),
+        (POST + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+    ]
+    with serving(create_app(Settings(model))) as url, ExitStack() as stack:
+        slow = {stack.enter_context(connect(url)): kinds[i % len(kinds)] for i in range(200)}
+        for connection, (head, _) in slow.items():
+            connection.setblocking(False)
+            with contextlib.suppress(ConnectionError):  # one that waited too long for the others
+                connection.send(head)
+
+        def is_open(connection: socket.socket) -> bool:
+            try:
+                connection.send(slow[connection][1])
+                return connection.recv(65536) != b""
+            except BlockingIOError:
+                return True
+            except ConnectionError:
+                return False
+
+        def all_are_dropped() -> bool:
+            with contextlib.suppress(httpx.TransportError):  # dropped, too, where this process was too slow
+                assert get(f"{url}/health").status_code == 200
+            for connection in [connection for connection in slow if not is_open(connection)]:
+                del slow[connection]
+            return not slow
+
+        until(all_are_dropped)
+        assert get(f"{url}/health").status_code == 200
 
 
 def test_slow_clients_and_dropped_connections_stall_nobody(server):

@@ -111,16 +111,21 @@ def check_labels(
     if isinstance(labels, str) or not all(isinstance(label, str) and label for label in labels):
         raise InvalidInputError(f"{name} must be a sequence of nonempty strings, one for each {of}")
     names = tuple(map(str, labels))
-    if lone := next((label for label in names if SURROGATES.search(label)), None):
-        raise InvalidInputError(
-            f"{name} must be text that files can hold; {lone!r} has half of a character, a surrogate"
-        )
+    check_text(names, name)
     if len(set(names)) != len(names):
         label, times = Counter(names).most_common(1)[0]
         raise InvalidInputError(f"{name} must be distinct; {label!r} occurs {times} times")
     if count is not None and len(names) != count:
         raise InvalidInputError(f"{name} must be {count} names, one per {of}; got {len(names)}")
     return names
+
+
+def check_text(words: Iterable[str], name: str) -> None:
+    """Raise unless files can hold all words; messages call them ``name``."""
+    if lone := next((word for word in words if SURROGATES.search(word)), None):
+        raise InvalidInputError(
+            f"{name} must be text that files can hold; {lone!r} has half of a character, a surrogate"
+        )
 
 
 def check_basket_ids(ids: Iterable[Any] | None, n_baskets: int) -> tuple[int | str, ...] | None:
@@ -134,6 +139,8 @@ def check_basket_ids(ids: Iterable[Any] | None, n_baskets: int) -> tuple[int | s
         raise InvalidInputError(f"basket_ids must be {n_baskets}, one per basket; got {len(found)}")
     if "" in found:
         raise InvalidInputError("basket_ids must not be empty strings")
+    if not whole:
+        check_text(found, "basket_ids")
     return found
 
 

@@ -15,7 +15,7 @@ from ndpp.baskets import files
 from ndpp.baskets.baskets import Baskets, OrderColumns
 from ndpp.baskets.files import format_of, read_table
 from ndpp.baskets.frames import frame_table
-from ndpp.baskets.labels import Rules, check_labels, many, words_of
+from ndpp.baskets.labels import Rules, check_labels, check_text, many, words_of
 from ndpp.baskets.lines import CALENDAR, COMPLETION, NAME_COLUMNS, Columns, MissingColumnError
 from ndpp.errors import InvalidInputError
 
@@ -71,6 +71,8 @@ class Orders(Baskets):
                 raise InvalidInputError(
                     f"must have {len(baskets)} entries, one per basket; got shape {values.shape}", argument=name
                 )
+        for name, words in columns.context.items():
+            check_text({name, *words.tolist()}, f"context {name!r}")
         if columns.weights is not None and not (np.isfinite(columns.weights) & (columns.weights >= 0)).all():
             raise InvalidInputError("must be finite numbers, at least zero", argument="weights")
         if columns.times is not None:

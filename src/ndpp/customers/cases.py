@@ -97,12 +97,14 @@ class Cases:
 
     def by_customer(self, values: FloatArray) -> FloatArray:
         """Return the mean of values over the cases of each customer."""
-        return np.asarray(np.bincount(self.last.who, values) / np.bincount(self.last.who))
+        who, weights = self.last.who, self.last.weights
+        return np.asarray(np.bincount(who, values * weights) / np.bincount(who, weights))
 
     def weights(self, habits: Habits) -> FloatArray:
-        """Return δ^age |basket|^−γ of each basket before."""
+        """Return δ^age |basket|^−γ of each basket before, times its weight."""
         ages = self.weeks if habits.by_time else self.baskets
-        return np.asarray(habits.decay**ages * habits.counted(self.trips.baskets.sizes)[self.place], np.float64)
+        counted = self.trips.weights * habits.counted(self.trips.baskets.sizes)
+        return np.asarray(habits.decay**ages * counted[self.place], np.float64)
 
     def mass(self, habits: Habits) -> FloatArray:
         """Return Σ_t u_t of each case."""

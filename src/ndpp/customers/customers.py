@@ -100,7 +100,7 @@ class Customers:
             The law of all customers' baskets.
         orders : Orders, path or data frame
             Order lines; what is not ``Orders`` is read by :meth:`~ndpp.baskets.orders.Orders.read`. Items that the law does not know are
-            skipped.
+            skipped. An order counts as often as its weight says, at one age; one of weight 0 is left out.
         validation_fraction : float
             The part of the customers who came again on whose last baskets habits are fitted; ``report`` tells what is gained on the others.
         random_state : int or numpy.random.Generator
@@ -408,7 +408,8 @@ class Customers:
             )
         if orders.times is None and self.habits.by_time:
             raise InvalidInputError("must have times: these customers' orders count by time", argument="orders")
-        kept: Orders = found[(orders.customers != "") & (found.sizes > 0)]
+        counts = True if orders.weights is None else orders.weights > 0
+        kept: Orders = found[(orders.customers != "") & (found.sizes > 0) & counts]
         if len(orders) and not len(kept):
             warnings.warn("no order has both a customer and an item that the law knows", DataWarning, stacklevel=3)
         return kept
@@ -425,7 +426,8 @@ class Customers:
     def _added(self, state: CustomerCounts, trips: Trips) -> CustomerCounts:
         habits = self.habits
         missions = partial(posterior, self.plain) if habits.mission_prior else None
-        return stores.added(state, trips, habits.decay, habits.by_time, habits.counted(trips.baskets.sizes), missions)
+        counted = trips.weights * habits.counted(trips.baskets.sizes)
+        return stores.added(state, trips, habits.decay, habits.by_time, counted, missions)
 
     def _state(self, ids: IdArray) -> CustomerCounts:
         """Return what is known of customers, in memory; nothing of unknown ones. Items that the law does not know are left out."""
@@ -451,11 +453,11 @@ class Customers:
             baskets = Baskets.from_lists(history, n_items=plain.n_items, labels=plain.labels, unknown=unknown)
             steps = (self.clock if self.clock != NEVER else 0) - self.habits.gap * WEEK * np.arange(len(baskets), 0, -1)
             history = Orders(baskets, times=steps.astype("datetime64[s]"))
-        seen = self._known(Orders(history, np.full(len(history), "history"), history.times))
+        seen = self._known(Orders(history, np.full(len(history), "history"), history.times, weights=history.weights))
         blank = CustomerCounts.blank(encoded(["history"]))
         if not len(seen):
             return blank
-        return self._added(blank, Trips(np.zeros(len(seen), np.int64), seen.baskets, seen.times))
+        return self._added(blank, Trips.of(seen)[1])
 
     def _people(self, counts: CustomerCounts, time: Time | None) -> People:
         """Return customers at a time, by default that of the last order."""

@@ -102,7 +102,7 @@ def likeliest(trial: Trial, by_time: bool) -> Habits:
     start = np.array([logit(0.95), np.log(5.0), logit(0.7)])
     simplex = start + np.vstack([np.zeros(3), np.eye(3)])
     end = minimize(
-        lambda x: -cases.log_likelihood(habits_at(x), chances).mean(), start, method="Nelder-Mead",
+        lambda x: -np.average(cases.log_likelihood(habits_at(x), chances), weights=cases.last.weights), start, method="Nelder-Mead",
         options={"xatol": 0.05, "fatol": 1e-4, "maxfev": 80, "initial_simplex": simplex},
     )  # fmt: skip
     gaps = cases.weeks[cases.baskets == 0]

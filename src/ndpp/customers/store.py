@@ -72,17 +72,21 @@ class Trips(NamedTuple):
     who: IntArray
     baskets: Baskets
     times: TimeArray | None
+    weights: FloatArray
+    """How often each counts."""
 
     @classmethod
     def of(cls, orders: Orders) -> tuple[IdArray, Trips]:
         """Return the ids of the customers, ascending, and their orders."""
         ids, who = np.unique(encoded([] if orders.customers is None else orders.customers), return_inverse=True)
         order = np.argsort(who, kind="stable") if orders.times is None else np.lexsort((orders.times, who))
-        return ids, cls(who, orders.baskets, orders.times).take(order)
+        weights = np.ones(len(who)) if orders.weights is None else orders.weights
+        return ids, cls(who, orders.baskets, orders.times, weights).take(order)
 
     def take(self, key: IntArray) -> Trips:
         """Return some of the orders."""
-        return Trips(self.who[key], self.baskets[key], None if self.times is None else self.times[key])
+        times = None if self.times is None else self.times[key]
+        return Trips(self.who[key], self.baskets[key], times, self.weights[key])
 
     def seconds(self) -> IntArray:
         """Return the times in seconds; ``NEVER`` if they are not known."""

@@ -18,7 +18,7 @@ from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_matrix, check_odds, frozen
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels
-from ndpp.errors import InvalidInputError, NoConditionalKernelError
+from ndpp.errors import InvalidInputError, NoConditionalKernelError, PrecisionError
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.changes import Alike
 from ndpp.laws.frame import Frame, of_components
@@ -177,7 +177,16 @@ class Mixture(Law):
         return MixtureScoring(self)
 
     def _log_started(self, ids: IntArray, size: int | None) -> FloatArray:
-        return np.array([law._log_total(ids, size) - law._log_unit for law in self._plain_components])
+        return np.array([self._log_started_in(law, ids, size) for law in self._plain_components])
+
+    def _log_started_in(self, law: Law, ids: IntArray, size: int | None) -> float:
+        """Return log P_c(ids ⊆ S, |S| = size); −inf if it is lost in rounding, and counts for nothing beside other components."""
+        try:
+            return law._log_total(ids, size) - law._log_unit
+        except PrecisionError:
+            if size is None or len(ids) or law.size_distribution()[size] > ROUNDED * self.size_distribution()[size]:
+                raise
+            return -np.inf
 
     def _parts(self, ids: IntArray) -> Parts | None:
         laws = self._plain_components

@@ -33,7 +33,7 @@ from ndpp.laws.part import ALL_GIVEN, Part, Parts
 from ndpp.laws.precision import FREE, say_precision
 from ndpp.laws.shared import FEATURES, KEPT, NORMALIZERS, SharedTies
 from ndpp.linalg.scaling import EPS, inverses, rounding_of
-from ndpp.linalg.sizes import Coins
+from ndpp.linalg.sizes import ROUNDED, Coins
 from ndpp.rows.scaled import Multiplied
 
 MOST_ODDS = 1e300
@@ -239,7 +239,9 @@ class TiedMixture(SharedTies):
                 ]
                 self._rare_sizes[size] = np.array(found).T
             log_weights, errors, log_units, of_units = self._rare_sizes[size]
-            say_precision(float(errors.max()), f"sets of size {size}")
+            shares = self._log_weights + log_weights - log_units
+            counted = shares >= shares.max() + np.log(ROUNDED)
+            say_precision(float(errors[counted].max()), f"sets of size {size}")
             say_precision(float(of_units.max()), FREE)
             return np.asarray(log_weights - log_units)
         within = self._log_contained(ids)

@@ -34,6 +34,7 @@ from ndpp.linalg.size_law import (
     ZERO_WEIGHT,
     TiltedLaw,
     inclusion_matrix,
+    judged,
     log_elementary,
     resolvent,
     rounding_error,
@@ -295,9 +296,10 @@ class WeighedSets(ItemRows):
             return -np.inf, 0.0
         part, law = self.tilted_for(size, tied)[0]
         chance = law.distribution()[size - len(tied)]
-        if chance <= ZERO_WEIGHT:
+        if chance <= min(ZERO_WEIGHT, part.error):
             return -np.inf, 0.0
-        return float(np.log(chance)) + part.log_weight - size * part.log_tilt, part.error / chance
+        value, error = judged(float(chance), part.error)
+        return value + part.log_weight - size * part.log_tilt, error
 
     def _coins(self) -> Iterator[Coins]:
         """Yield p and (1 − p)^½ q of some rows of the support."""

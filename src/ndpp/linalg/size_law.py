@@ -24,6 +24,7 @@ fast one.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -36,7 +37,7 @@ from ndpp.linalg.schur import condition_on, condition_or_zero, judged_minor, row
 from ndpp.linalg.tilts import MOST_TILT, solve_tilt, tilt_of_coins
 
 ZERO_WEIGHT = 1e-12
-"""If the probability of a size is below this even when tilted towards it, the size cannot occur."""
+"""If the probability of a size is below this even when tilted towards it, the size may be impossible, or lost in rounding."""
 LOG_ROOM = -float(np.log(1000 * EPS))
 """Largest log of ρ·(smallest scale)²: beyond it I is rounding beside ρB, and I + ρB is singular if B is to working precision."""
 
@@ -130,7 +131,8 @@ def log_elementary(coords: Coordinates, size: int, given: FloatArray | None = No
     """Return log Σ det L_S over the sets S of ``size`` items that contain the given rows, and an estimate of its relative error.
 
     Without given rows this is log e_size. It is −inf if no such set has positive probability; the error is then that of all
-    probabilities, with which a direction that was dropped as rounding may matter.
+    probabilities, with which a direction that was dropped as rounding may matter. A sum that is lost in rounding has an upper bound
+    in its place, and the error 1.
     """
     n_given = 0 if given is None else len(given)
     purely_skew = not np.any(coords.core.B + coords.core.B.T)
@@ -143,9 +145,31 @@ def log_elementary(coords: Coordinates, size: int, given: FloatArray | None = No
     tilt = tilt_for(coords, size, given)
     law, log_weight, _ = tilted_law(coords, tilt, given)
     chance, error = law[size - n_given], rounding_error(coords, tilt, given)
-    if chance <= ZERO_WEIGHT:
+    if log_weight == -np.inf or (
+        chance <= ZERO_WEIGHT and given is not None and n_given and not _is_possible(coords, size, given)
+    ):
         return -np.inf, rounding_error(coords, 1.0)
-    return float(np.log(chance) + log_weight - size * np.log(tilt)), error / chance
+    value, error = judged(chance, error)
+    return float(value + log_weight - size * np.log(tilt)), error
+
+
+def judged(chance: float, error: float) -> tuple[float, float]:
+    """Return the log of a probability with this absolute error, and its relative error; a bound and 1 if it is lost in rounding."""
+    bound = max(chance, error)
+    return float(np.log(bound)), error / bound
+
+
+def _is_possible(coords: Coordinates, size: int, given: FloatArray) -> bool:
+    """Return whether a size is possible given some items, as far as rounding shows.
+
+    Which sizes are does not change if the symmetric part of B grows. Without given items, all up to the rank are, unless it is zero.
+    """
+    skew, symmetric = (coords.B - coords.B.T) / 2, (coords.B + coords.B.T) / 2
+    symmetric[np.abs(symmetric) <= 8 * EPS * np.abs(skew)] = 0.0
+    growth = np.abs(skew).max() / np.abs(symmetric).max().clip(np.finfo(float).tiny)
+    raised = replace(coords, B=skew + max(float(growth), 1.0) * symmetric)
+    law = tilted_law(raised, tilt_for(raised, size, given), given).law
+    return bool(law[size - len(given)] > ZERO_WEIGHT)
 
 
 def rounding_error(coords: Coordinates, tilt: float, given: FloatArray | None = None) -> float:

@@ -21,7 +21,7 @@ import numpy as np
 from ndpp._memory import Memory
 from ndpp._stop import look
 from ndpp._types import FloatArray, IntArray, cached_property
-from ndpp.errors import BudgetExceededError, ImpossibleSizeError
+from ndpp.errors import BudgetExceededError, ImpossibleLimitError, ImpossibleSizeError
 from ndpp.items.base import look_up_cdf
 from ndpp.laws.hooks import log_sum
 from ndpp.laws.law import Law
@@ -249,6 +249,13 @@ class Proposer(Sampler):
         """Refuse draws that would take too many proposals."""
         expected = pilot.expected_proposals
         if expected > MAX_EXPECTED:
+            if pilot.accepted == 0 and self.asked is not None:
+                size, given, exclude, *_ = self.asked
+                law = self.kernel._under(limits=self.limits.records, size=size, given=given, exclude=exclude)
+                if getattr(law, "_is_exact", False) and law.chance.value == 0:
+                    texts = self.limits.texts
+                    problem = "sets that keep these limits have probability zero to double precision"
+                    raise ImpossibleLimitError(f"{problem}: {'; '.join(texts)}", limits=texts)
             worst = self.limits.texts[int(np.argmin(pilot.by_limit))]
             none = "" if pilot.accepted > 0 else f"; none of {pilot.n:,} was accepted, so it may be impossible"
             raise BudgetExceededError(

@@ -33,7 +33,7 @@ from ndpp.serve.gate import Entrance, Guard, read_token
 from ndpp.serve.limits import DRAWN_ITEMS, LABEL_LENGTH, RESULTS
 from ndpp.serve.model import Holder, NotReadyError, Served, Settings
 from ndpp.serve.operations import Metrics
-from ndpp.serve.work import Work
+from ndpp.serve.work import StoppingError, Work
 
 Text = Annotated[str, Query(max_length=LABEL_LENGTH)]
 Number = Annotated[int, Query(ge=1, le=RESULTS)]
@@ -70,9 +70,9 @@ def create_app(
             counted.items.set(holder.current.law.n_items)
 
     @contextlib.asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
         watcher = asyncio.create_task(holder.watch(changed))
-        yield
+        yield {"close": work.close}
         watcher.cancel()
         work.close()
         if at_end is not None:
@@ -267,7 +267,10 @@ def _shared(model: Served, batch: s.BatchAsk) -> tuple[dict[str, Any], tuple[s.I
 async def _lines(
     request: Request, model: Served, batch: s.BatchAsk, shared: dict[str, Any], skipped: tuple[s.Item, ...]
 ) -> AsyncIterator[bytes]:
-    """Yield one line for each basket, in order: its answer, or its problem. Other requests are answered in between."""
+    """Yield one line for each basket, in order: its answer, or its problem. Other requests are answered in between.
+
+    All that is left when the server stops is refused at once.
+    """
     work: Work = request.app.state.work
     for i, basket in enumerate(batch.baskets):
         asked = {**shared, "basket": basket}
@@ -278,6 +281,10 @@ async def _lines(
         task = partial(QUESTIONS[batch.task].answer, model, **asked)
         try:
             answer = (await work.run(request, task, slow=QUESTIONS[batch.task].slow, admitted=True)).data()
+        except StoppingError as error:
+            rest = (_line(k, {"problem": problems.of(error)}) for k in range(i, len(batch.baskets)))
+            yield b"".join(rest)
+            return
         except Exception as error:
             found = problems.of(error)
             if found is None:
@@ -285,7 +292,13 @@ async def _lines(
             answer = {"problem": found}
         else:
             answer["skipped"] = list(dict.fromkeys([*answer["skipped"], *skipped]))
-        yield json.dumps({"index": i, **answer}, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace") + b"\n"
+        yield _line(i, answer)
+
+
+def _line(index: int, answer: dict[str, Any]) -> bytes:
+    return (
+        json.dumps({"index": index, **answer}, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace") + b"\n"
+    )
 
 
 # -- operations --------------------------------------------------------------------------------------------------------------

@@ -63,8 +63,9 @@ class Guard:
 
     def refusal(self, scope: Scope) -> Response | None:
         """Return the answer to a request that may not pass."""
-        if sum(name == b"host" for name, _ in scope["headers"]) > 1:
-            return problems.reply(problems.of_status(400, "a request has one Host header"))
+        for single in ("Host", "Authorization"):
+            if sum(name == single.lower().encode() for name, _ in scope["headers"]) > 1:
+                return problems.reply(problems.of_status(400, f"a request has one {single} header"))
         if scope["path"] in OPEN:
             return None
         headers = dict(scope["headers"])

@@ -41,7 +41,7 @@ CONFIG: dict[str, Any] = {
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json", "stream": "ext://sys.stderr"}},
     "loggers": {
         name: {"handlers": ["stderr"], "level": "INFO", "propagate": False}
-        for name in ("uvicorn", "ndpp.serve", "py.warnings")
+        for name in ("uvicorn", "asyncio", "ndpp.serve", "py.warnings")
     },
 }
 """The logging of a server process."""

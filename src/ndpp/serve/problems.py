@@ -27,7 +27,7 @@ from ndpp.errors import (
 )
 from ndpp.serve.model import NotReadyError
 from ndpp.serve.schemas import Problem
-from ndpp.serve.work import BusyError, ClientGoneError, OutOfTimeError
+from ndpp.serve.work import BusyError, ClientGoneError, OutOfTimeError, StoppingError
 
 MEDIA_TYPE = "application/problem+json"
 CLIENT_GONE = 499
@@ -43,6 +43,7 @@ KINDS: dict[type[Exception], tuple[int, str, str]] = {
     BudgetExceededError: (503, "budget-exceeded", "Too much work"),
     NotReadyError: (503, "not-ready", "Not ready"),
     BusyError: (503, "busy", "Busy"),
+    StoppingError: (503, "stopping", "Stopping"),
     OutOfTimeError: (503, "out-of-time", "Out of time"),
     ClientGoneError: (CLIENT_GONE, "client-gone", "Client gone"),
 }
@@ -56,7 +57,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
         413: "The request is too large.",
         415: "The request does not say that its body is JSON.",
         422: "The request cannot be answered, and why.",
-        503: "The model is not loaded yet, there are too many requests, or one is too much work.",
+        503: "The model is not loaded yet, there are too many requests, one is too much work, or the server is stopping.",
     }.items()
 }
 """What the OpenAPI document says about problems."""

@@ -8,6 +8,7 @@ import errno
 import json
 import logging.config
 import os
+import signal
 import socket
 import sys
 import tempfile
@@ -31,14 +32,14 @@ from ndpp.serve.operations import CONFIG, FOLDER, event
 
 SETTINGS = "NDPP_SERVE"
 """Environment variable by which the first process tells the others what to serve."""
-LAST_SECONDS = 5.0
-"""How long the process may take to end after its last answer."""
+LAST_SECONDS = 5
+"""How long refusals may take after that, and the process to end after its last answer."""
 SWITCH_SECONDS = 0.0005
 """How long a thread that draws may hold the interpreter while others, with quick answers, wait for it."""
 START_SECONDS = 60
 """How long one of several processes may take until it can say that it is alive."""
 GRACE_SECONDS = 20
-"""How long requests may go on after the signal to stop; the process ends within half a minute of it."""
+"""How long requests may go on after the signal to stop; then they are refused. The process ends within half a minute of the signal."""
 
 
 class PatientProtocol(HttpToolsProtocol):
@@ -111,6 +112,11 @@ class PatientProtocol(HttpToolsProtocol):
         self.loop.call_later(DISCARD_SECONDS, self.transport.close)  # until then the rest is read: the answer arrives
         raise ValueError(detail)
 
+    def shutdown(self) -> None:
+        """Let a request end, or refuse it."""
+        super().shutdown()
+        self.loop.call_later(GRACE_SECONDS, self.app_state["close"])
+
     def _look_later(self) -> None:
         self._seen = self.cycle
         self.loop.call_later(HEADER_SECONDS, self._look)
@@ -135,8 +141,8 @@ def app_of(settings: Settings, refused: Callable[[Exception], None] | None = Non
 
 
 def _end_soon() -> None:
-    """End the process in some seconds, even if a thread does not look whether to stop."""
-    last = threading.Timer(LAST_SECONDS, os._exit, [0])
+    """End the process in some seconds, even if a thread does not look whether to stop: only Ctrl-C, unlike SIGTERM, waits for threads."""
+    last = threading.Timer(LAST_SECONDS, os._exit, [128 + signal.SIGINT])
     last.daemon = True
     last.start()
 
@@ -154,7 +160,7 @@ def run(settings: Settings) -> None:
         "ws": "none",
         "access_log": False,  # the application writes its own
         "server_header": False,
-        "timeout_graceful_shutdown": GRACE_SECONDS,
+        "timeout_graceful_shutdown": GRACE_SECONDS + LAST_SECONDS,
         "timeout_worker_healthcheck": START_SECONDS,
     }
     load_header(Path(settings.path))  # what is no model at all is an error now, not when all of it is read

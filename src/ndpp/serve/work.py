@@ -18,12 +18,17 @@ from starlette.requests import Request
 from ndpp._stop import stopping
 
 T = TypeVar("T")
+STOPPING = "the server is stopping, and the answer would take longer than it waits; ask again once it runs"
 GIVES_WAY, QUIET = 9.0, 0.1
 """Seconds for which work in the background waits per second of its own, and those after a request in which another one is likely."""
 
 
 class BusyError(Exception):
     """More requests wait than may."""
+
+
+class StoppingError(Exception):
+    """The server ends before the answer is there."""
 
 
 class OutOfTimeError(Exception):
@@ -74,16 +79,18 @@ class Work:
         self._lanes = [(threading.Semaphore(threads + waiting), pool) for pool in pools]
 
     def close(self) -> None:
-        """Drop what has not begun, and stop what has."""
+        """Refuse what has not begun, and stop what has."""
         self.closed.set()
         for _, pool in self._lanes:
             pool.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, request: Request, task: Callable[[], T], *, slow: bool = False, admitted: bool = False) -> T:
-        """Return what ``task`` returns; raise :class:`BusyError`, :class:`OutOfTimeError` or :class:`ClientGoneError`.
+        """Return what ``task`` returns; raise the error of this module that says why there is no answer.
 
         A request that was ``admitted`` before is not turned away in the middle of its answer.
         """
+        if self.closed.is_set():
+            raise StoppingError(STOPPING)
         room, pool = self._lanes[slow]
         has_room = room.acquire(blocking=False)
         if not has_room and not admitted:
@@ -92,8 +99,10 @@ class Work:
         end = time.monotonic() + seconds
 
         def check() -> None:
-            if over.is_set() or self.closed.is_set():
+            if over.is_set():
                 raise ClientGoneError
+            if self.closed.is_set():
+                raise StoppingError(STOPPING)
             if time.monotonic() > end:
                 raise OutOfTimeError(text)
 
@@ -112,6 +121,8 @@ class Work:
         either: set[asyncio.Future[Any]] = {future, left}
         try:
             await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if future.cancelled():
+                raise StoppingError(STOPPING)
             if future.done():
                 return future.result()
             if left.done():
