@@ -67,7 +67,7 @@ def all_of(case: Case) -> Any:
 def contained(case: Case) -> list[Items]:
     """A few small sets that sets may contain under what is said."""
     sets = law_verbs.some_sets(case.entry._replace(truth=case.truth))
-    return [S for S in sets if case.truth.mass(S) > 0][::2]
+    return [S for S in sets if case.truth.mass(S) > law_verbs.LEAST][::2]
 
 
 def close_estimate(found: Any, error: Any, exact: bool, expected: Any, what: object) -> None:
