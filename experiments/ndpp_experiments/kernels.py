@@ -258,7 +258,7 @@ def _mean_log_likelihood(kernel: LowRankKernel, baskets: Baskets) -> float:
     Examples
     --------
     >>> kernel = LowRankKernel(np.eye(2), np.eye(2))
-    >>> round(_mean_log_likelihood(kernel, Baskets.from_lists([[0], [0, 1]], n_items=2)) + np.log(4), 6)
+    >>> round(_mean_log_likelihood(kernel, Baskets.from_lists([[0], [0, 1]], n_items=2)) + float(np.log(4)), 6)
     1.5e-05
     """
     X = np.asarray(kernel.X)

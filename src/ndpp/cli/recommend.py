@@ -31,6 +31,7 @@ from ndpp.cli.files import (
 from ndpp.cli.guard import say
 from ndpp.cli.lists import Lists
 from ndpp.cli.output import Report, emit, progress, working
+from ndpp.customers.store import encoded
 from ndpp.inference import Ranking, Recommendations, best_set, greedy_map
 
 RANKING = "What else will be in the basket (continuation), the one item missing (completion), or what is special to it (lift)."
@@ -152,6 +153,7 @@ def _starts(
     whose = list(own.customers or ()) if everybody else options.customer
     if whose is None:
         return starts, None
+    encoded(whose)
     one = starts[0].tolist()
     return Baskets.from_lists([one] * len(whose), n_items=law.n_items, labels=law.labels, basket_ids=whose), whose
 

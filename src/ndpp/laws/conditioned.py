@@ -206,7 +206,7 @@ class Conditioned(Law):
             say_precision(
                 self._exact.error(self._posterior), "the probabilities of sets within these limits", stacklevel=5
             )
-        if self._is_exact:
+        if self._is_exact or self.chance.exact:
             return
         if found is None:
             how_far = f"up to {self.chance.error / max(self.chance.value, EPS):.1g} of their value"

@@ -183,19 +183,16 @@ def rounding_error(coords: Coordinates, tilt: float, given: FloatArray | None = 
     if coords.eigenvalues is not None:
         size = core.scale**2
         doubt = tilt * size / (1 + tilt * size) * (2 * core.noise + rounding_of(core.rank))
-        change = np.diag(doubt / (1 + tilt * size))
-        return _given_error(coords, tilt, given, float(np.linalg.norm(doubt) + EPS * coords.rank), change)
+        return _given_error(coords, tilt, given, float(np.linalg.norm(doubt) + EPS * coords.rank))
     inverse, _, balance = _balanced_inverse(core, np.array([tilt]))
     weight = np.sqrt(tilt) * core.scale / balance[0]
-    noise = np.outer(weight, weight) * (core.noise[:, None] + core.noise + rounding_of(core.rank))
-    inside = np.abs(inverse[0])
-    change = inside @ noise @ inside / np.outer(balance[0], balance[0])
-    error = float(np.linalg.norm(inside * noise) + EPS * coords.rank)
-    return _given_error(coords, tilt, given, error, change)
+    noise = core.noise[:, None] + core.noise + rounding_of(core.rank)
+    error = float(np.linalg.norm(np.abs(inverse[0]) * np.outer(weight, weight) * noise) + EPS * coords.rank)
+    return _given_error(coords, tilt, given, error)
 
 
-def _given_error(coords: Coordinates, tilt: float, given: FloatArray | None, error: float, change: FloatArray) -> float:
-    """Return what an error of the distribution of all sets, and a change of R, become given some items."""
+def _given_error(coords: Coordinates, tilt: float, given: FloatArray | None, error: float) -> float:
+    """Return what an error of the distribution of all sets becomes given some items."""
     if given is None or len(given) == 0:
         return error
     basis, height = row_basis(given)
@@ -204,12 +201,7 @@ def _given_error(coords: Coordinates, tilt: float, given: FloatArray | None, err
     minor = basis @ R @ basis.T
     terms = np.sqrt(np.einsum("ki,ij,kj->k", basis**2, R**2, basis**2))  # what entries of the diagonal are sums of
     scale = np.sqrt(np.maximum(np.diag(minor), terms).clip(np.finfo(float).tiny))
-    relative = minor / np.outer(scale, scale)
-    least = float(np.linalg.svd(relative, compute_uv=False)[-1].clip(EPS))
-    if change.shape == R.shape:  # no direction was dropped
-        moved = np.sqrt(basis**2 @ change**2 @ basis.T**2) / np.outer(scale, scale)
-        return max(error, float(np.linalg.norm(moved))) / least
-    return error / least
+    return error / float(np.linalg.svd(minor / np.outer(scale, scale), compute_uv=False)[-1].clip(EPS))
 
 
 def nodes(radius: float, count: int) -> ComplexArray:
