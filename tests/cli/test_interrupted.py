@@ -305,7 +305,8 @@ def test_the_bars_of_a_diagnosis_say_what_is_drawn(plain, tmp_path):
 SLOW = f"""
 import os, time
 os.write(2, b"importing")
-time.sleep({HANG_SECONDS})
+for _ in range(int({HANG_SECONDS} * 100)):  # a signal just before a sleep is handled after it
+    time.sleep(0.01)
 """
 
 

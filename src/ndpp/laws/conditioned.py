@@ -38,7 +38,7 @@ from ndpp.laws.precision import REFUSE_ERROR, check_given, say_precision
 from ndpp.laws.totals import Totals, sizes_within
 from ndpp.linalg.scaling import EPS
 
-NEVER = ImpossibleLimitError, ImpossibleSizeError, ZeroProbabilityError
+NO_SUCH_SETS = ImpossibleLimitError, ImpossibleSizeError, ZeroProbabilityError
 """What says that there are no such sets."""
 N_DRAWN = 1000
 """Sets that are drawn where limits have no exact answer."""
@@ -279,7 +279,7 @@ class Conditioned(Law):
         further = Conditioned(self.whole, given, wanted, self.limits)
         try:
             return self._relative(log_masses + further._log_chances())
-        except NEVER:
+        except NO_SUCH_SETS:
             return np.full(len(self.weights), -np.inf)
 
     def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
@@ -330,7 +330,7 @@ class Conditioned(Law):
         p, out = self.inclusion_probabilities(), np.zeros((len(ids), self.max_size + 1))
         for row, item in zip(out, ids.tolist()):
             if p[item] > 0:
-                with suppress(*NEVER):  # then p is rounding
+                with suppress(*NO_SUCH_SETS):  # then p is rounding
                     found = self.size_distribution(given=[item])
                     row[: len(found)] = p[item] * found[: len(row)]
         return out

@@ -34,7 +34,7 @@ from ndpp.laws.moments import entropy, kl, pair_probabilities
 from ndpp.laws.precision import check_given, never_together
 from ndpp.linalg.sizes import ROUNDED
 
-NEVER = 1e-28
+VANISHING = 1e-28
 """Probabilities up to this may be what rounding left of zero, squared."""
 NEGLIGIBLE_POSTERIOR = 1e-14
 """Components with a smaller posterior are left out of averages."""
@@ -177,7 +177,7 @@ class Law(Hooks):
         order = np.argsort(ids, kind="stable")
         joint = law._joint_sizes(ids[order])
         total, out = joint.sum(axis=1, keepdims=True), np.zeros_like(joint)
-        out[order] = np.divide(joint, total, out=np.zeros_like(joint), where=total > NEVER)
+        out[order] = np.divide(joint, total, out=np.zeros_like(joint), where=total > VANISHING)
         return out
 
     def check_size(self, size: int, *, given: Items = ()) -> int:

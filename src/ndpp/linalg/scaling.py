@@ -10,7 +10,7 @@ from scipy.linalg.lapack import dgetrf, dgetri
 from ndpp._types import FloatArray, IntArray, RealArray
 from ndpp.errors import PrecisionError
 
-SINGULAR = "what this has to invert is singular in double precision; scale X, W or the odds towards one"
+SINGULAR = "a matrix is singular in double precision: scales of X, W or odds are too far apart; rescale them, or ask for other sets"
 EPS = float(np.finfo(np.float64).eps)
 ROUNDING = 16 * EPS
 """Relative rounding error of a few sums of products; per item, what a pivot or singular value may differ from zero by (:mod:`.schur`)."""

@@ -251,8 +251,8 @@ class Proposer(Sampler):
         if expected > MAX_EXPECTED:
             if pilot.accepted == 0 and self.asked is not None:
                 size, given, exclude, *_ = self.asked
-                law = self.kernel._under(limits=self.limits.records, size=size, given=given, exclude=exclude)
-                if getattr(law, "_is_exact", False) and law.chance.value == 0:
+                found = self.kernel.probability(self.limits.records, given=given, size=size, exclude=exclude)
+                if found.exact and found.value == 0:
                     texts = self.limits.texts
                     problem = "sets that keep these limits have probability zero to double precision"
                     raise ImpossibleLimitError(f"{problem}: {'; '.join(texts)}", limits=texts)
