@@ -41,6 +41,9 @@ ZERO_WEIGHT = 1e-12
 LOG_ROOM = -float(np.log(1000 * EPS))
 """Largest log of ρ·(smallest scale)²: beyond it I is rounding beside ρB, and I + ρB is singular if B is to working precision."""
 
+MUCH_LOST = 1e4
+"""Excess of a direction from which on it may have only eight digits left."""
+
 
 def resolvent(coords: Coordinates, t: Array, ops: Operations = NUMPY) -> tuple[Array, Array]:
     """Return R(t) = tB(I + tB)⁻¹ and log det(I + tB) for each t of a one-dimensional array, shapes (m, r, r) and (m,).
@@ -201,7 +204,11 @@ def _given_error(coords: Coordinates, tilt: float, given: FloatArray | None, err
     minor = basis @ R @ basis.T
     terms = np.sqrt(np.einsum("ki,ij,kj->k", basis**2, R**2, basis**2))  # what entries of the diagonal are sums of
     scale = np.sqrt(np.maximum(np.diag(minor), terms).clip(np.finfo(float).tiny))
-    return error / float(np.linalg.svd(minor / np.outer(scale, scale), compute_uv=False)[-1].clip(EPS))
+    error /= float(np.linalg.svd(minor / np.outer(scale, scale), compute_uv=False)[-1].clip(EPS))
+    if coords.excess.max() < MUCH_LOST:
+        return error
+    # Small directions that have lost their digits hardly matter to all sets, but to those with items in these directions.
+    return max(error, judged_minor(given, coords.B, magnitudes=(coords.scale * coords.excess) ** 2)[1])
 
 
 def nodes(radius: float, count: int) -> ComplexArray:
