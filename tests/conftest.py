@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Generator, Iterator
 from importlib.util import find_spec
 from typing import Any
@@ -97,11 +98,13 @@ def _one_blas_thread():
 
 
 @pytest.fixture(autouse=True)
-def _global_random_state_is_untouched():
-    """Nothing that a test calls may use numpy's global random state."""
+def _global_state_is_untouched():
+    """Nothing that a test calls may use numpy's global random state, or give torch more threads, with which it may hang."""
     before = _global_random_state()
     yield
     assert before == _global_random_state(), "numpy's global random state was changed"
+    if "torch" in sys.modules:
+        assert sys.modules["torch"].get_num_threads() == 1, "torch was given more threads"
 
 
 @pytest.fixture

@@ -79,9 +79,6 @@ def jobs(data: list[str]) -> list[Job]:
 
 def work(job: Job, folder: Path, ends: float, minutes: float, more: Mapping[str, Any]) -> dict[str, Any]:
     """Learn one kernel, save it in the folder if it is of the tables, and return its record."""
-    import torch
-
-    torch.set_num_threads(2)
     path, seed = folder / f"{job.name}.safetensors".replace(" ", "-"), SEEDS.get(job.variant, 0)
     limit = min(minutes, (ends - time.time()) / 60)
     if limit < 0.3:

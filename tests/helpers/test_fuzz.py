@@ -28,6 +28,7 @@ ASKED_IN_VAIN = [0, 1, 51, 57]
 WRONG_ONCE = {
     1013: "log_prob", 1329: "log_containment", 2309: "log_prob", 2599: "sizes_with", 3998: "log_prob", 4293: "pair_probabilities",
     4675: "log_containment", 4961: "log_containment", 5126: "sizes_with", 5283: "log_prob", 6484: "log_prob", 7463: "sizes_with",
+    20417: "component_inclusions",
 }  # fmt: skip
 """Questions about laws under conditions that earlier versions answered wrongly without a word, or not at all."""
 

@@ -251,13 +251,11 @@ def _make_estimator(
     kind: Kind, settings: Mapping[str, object], data: Baskets, jobs: int | None, *, ids: bool
 ) -> BasketModel[Any, Any]:
     """Return the estimator of a kind with these settings, of which None are not given."""
+    if jobs is not None:
+        # Torch reads this as it is loaded. After ``torch.set_num_threads(2)`` its MKL may hang in batches of large determinants.
+        os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(jobs)
     with stage("loading torch"):
         from ndpp.learning.fitting import ESTIMATORS, STARTS, make_estimator
-
-        if jobs is not None:
-            import torch
-
-            torch.set_num_threads(jobs)
     given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     known = ESTIMATORS[kind]().get_params()
     for name in given:

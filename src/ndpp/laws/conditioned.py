@@ -40,6 +40,8 @@ from ndpp.linalg.scaling import EPS
 
 NO_SUCH_SETS = ImpossibleLimitError, ImpossibleSizeError, ZeroProbabilityError
 """What says that there are no such sets."""
+RARE = 1e-8
+"""Components of a smaller share are not judged by themselves."""
 N_DRAWN = 1000
 """Sets that are drawn where limits have no exact answer."""
 
@@ -304,6 +306,9 @@ class Conditioned(Law):
         rows = np.zeros((len(self.weights), self.n_items))
         for c in np.flatnonzero(self.weights).tolist():
             rows[c] = self._mean_inclusions(NO_ITEMS, None, np.array([c]), np.ones(1))
+        if isinstance(self._exact, Totals):
+            worst = self._exact.errors[self.weights > RARE] / self._exact.chances[self.weights > RARE]
+            say_precision(float(worst.max()), "the probabilities in single components, of sets within these limits")
         return rows
 
     @cached_property
