@@ -1,8 +1,8 @@
 """The tables of ``docs/compare.md``, some of which ``paper/paper.md`` repeats.
 
 From ``benchmarks/results``: ``symmetric``, ``trees``, ``nonsymmetric`` and ``diverse`` (``benchmarks/peers``), ``dense``
-(``bench_dense.py``) and ``diverse_gpu`` (``bench_diversify.py``). From ``results``: ``quality`` (``quality.py``), ``peers`` (``peers/run.py``), ``registries`` and
-``next_basket`` (``ndpp reproduce``).
+(``bench_dense.py``) and ``diverse_gpu`` (``bench_diversify.py``). From ``results``: ``quality`` (``quality.py``), ``peers``
+(``peers/run.py``), ``registries`` and ``next_basket`` (``ndpp reproduce``).
 """
 
 from __future__ import annotations
@@ -390,6 +390,7 @@ def parts(found: Found) -> dict[str, str]:
     """Return the blocks of ``docs/compare.md`` by name."""
     return {
         "short": short(found), "symmetric": symmetric(found.symmetric), "trees": trees(found.trees),
-        "nonsymmetric": nonsymmetric(found.nonsymmetric), "dense": dense(found.dense), "diverse": diverse(found.diverse), "diverse_gpu": diverse_gpu(found.diverse_gpu),
-        "models": models(found), "next_basket": next_basket(found.next_basket), "registries": registries(found.registries),
+        "nonsymmetric": nonsymmetric(found.nonsymmetric), "dense": dense(found.dense), "diverse": diverse(found.diverse),
+        "diverse_gpu": diverse_gpu(found.diverse_gpu), "models": models(found), "next_basket": next_basket(found.next_basket),
+        "registries": registries(found.registries),
     }  # fmt: skip
