@@ -1,8 +1,8 @@
 """The tables of ``docs/compare.md``, some of which ``paper/paper.md`` repeats.
 
-From ``benchmarks/results``: ``symmetric``, ``nonsymmetric`` and ``diverse`` (``benchmarks/peers``), ``dense`` (``bench_dense.py``) and
-``diverse_gpu`` (``bench_diversify.py``). From ``results``: ``quality`` (``quality.py``), ``peers`` (``peers/run.py``), ``registries`` and
-``next_basket`` (``ndpp reproduce``).
+From ``benchmarks/results``: ``symmetric``, ``trees``, ``nonsymmetric`` and ``diverse`` (``benchmarks/peers``), ``dense``
+(``bench_dense.py``) and ``diverse_gpu`` (``bench_diversify.py``). From ``results``: ``quality`` (``quality.py``), ``peers``
+(``peers/run.py``), ``registries`` and ``next_basket`` (``ndpp reproduce``).
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class Found(NamedTuple):
     """What is recorded; None where a comparison has not been run."""
 
     symmetric: Record
+    trees: Record
     nonsymmetric: Record
     dense: Record
     diverse: Record
@@ -43,9 +44,9 @@ class Found(NamedTuple):
 
     @classmethod
     def read(cls, root: Path) -> Found:
-        files = {name: _read(root / "benchmarks" / "results" / f"{name}.json") for name in cls._fields[:5]}
+        files = {name: _read(root / "benchmarks" / "results" / f"{name}.json") for name in cls._fields[:6]}
         files |= {name: _read(root / "results" / f"{name}.json") for name in ("quality", "peers")}
-        return cls(**files, **{name: _rows(root / "results" / f"{name}.csv") for name in cls._fields[7:]})
+        return cls(**files, **{name: _rows(root / "results" / f"{name}.csv") for name in cls._fields[8:]})
 
 
 def _read(path: Path) -> Any:
@@ -97,6 +98,28 @@ def symmetric(found: Record) -> str:
     header += ["one set with its preparation, `Exact`", "DPPy", "faster from set"]
     about = f"Rank {first['rank']}, {first['size']} items per set; median CPU time per set of {len(first['rounds'][0])} rounds. "
     about += f"With {last['n']:,} items, `Exact` takes {last['ndpp'] / first['ndpp']:.2f} times as long as with {first['n']:,}."
+    return _table(header, rows, about, found["machine"])
+
+
+def trees(found: Record) -> str:
+    rows = []
+    for row in found["records"]:
+        once, first = row["seconds"], row["with preparation"]
+        times = [duration(once[name], 3) for name in ("ndpp", "dppy")]
+        firsts = [duration(first[name], 3) for name in ("ndpp", "dppy")]
+        rows.append(
+            [
+                f"{row['side']} × {row['side']}",
+                f"{row['edges']:,}",
+                *_bold(times, once["ndpp"] > once["dppy"]),
+                f"{_faster(row['ratio'])} ×",
+                duration(once["ndpp, weighted"], 3),
+                *_bold(firsts, first["ndpp"] > first["dppy"]),
+            ]
+        )
+    header = ["grid", "edges", "`SpanningTrees`", "DPPy", "faster than DPPy", "`SpanningTrees`, random weights"]
+    header += ["one tree with its preparation, `SpanningTrees`", "DPPy"]
+    about = f"Uniform spanning trees; median CPU time per tree of {len(found['records'][0]['rounds']['ndpp'])} rounds."
     return _table(header, rows, about, found["machine"])
 
 
@@ -252,6 +275,7 @@ def _next(found: list[dict[str, str]]) -> dict[str, list[dict[str, str]]]:
 def short(found: Found) -> str:
     """Say what the tables say, and where others are better."""
     drawn = _between([row["ratio"] for row in found.symmetric["records"]])
+    grown = _between([row["ratio"] for row in found.trees["records"]])
     walks = [row["ratio"]["Exact"] for row in found.nonsymmetric["records"] if row["code"] != "rejection"]
     sets = [row["methods"] for row in found.diverse["records"]]
     rivals = [
@@ -267,7 +291,8 @@ def short(found: Found) -> str:
     above = sum(float(row["log_likelihood"]) > float(row["published"]) for row in found.registries)
     lines = [
         f"- **Samplers.** Prepared once, `Exact` draws from symmetric kernels {drawn} times as fast as DPPy, and from nonsymmetric ones "
-        f"{_between(walks)} times as fast as the walk and the Cholesky-based sampler that Han et al. published.",
+        f"{_between(walks)} times as fast as the walk and the Cholesky-based sampler that Han et al. published. "
+        f"`SpanningTrees` draws trees of grids {grown} times as fast as DPPy.",
         f"- **Diversity.** `diversify` is {_between(rivals)} times as fast as pyversity, for the same set.",
         f"- **Models.** Of all models that were run, that of `ndpp fit` has the best hit rate@10 on {first['hit rate@10']} of {len(there)} "
         f"data sets and the best mean percentile rank on {first['MPR']}. On {above} of {len(found.registries)} of Amazon's registries its "
@@ -284,10 +309,11 @@ def short(found: Found) -> str:
 def _slower(found: Found) -> list[str]:
     """Return where samples of others take less time."""
     out = []
-    first = [(row["n"], row["with preparation"]) for row in found.symmetric["records"]]
+    first = [(f"{row['n']:,} items", row["with preparation"]) for row in found.symmetric["records"]]
+    first += [(f"a tree of {row['nodes']:,} nodes", row["with preparation"]) for row in found.trees["records"]]
     lost = [
-        f"{n:,} items, {duration(t['dppy'])} against {duration(t['ndpp'])}"
-        for n, t in first
+        f"{what}, {duration(t['dppy'])} against {duration(t['ndpp'])}"
+        for what, t in first
         if t["ndpp"] > MARGIN * t["dppy"]
     ]
     if lost:
@@ -363,7 +389,8 @@ def _published_better(found: Found) -> list[str]:
 def parts(found: Found) -> dict[str, str]:
     """Return the blocks of ``docs/compare.md`` by name."""
     return {
-        "short": short(found), "symmetric": symmetric(found.symmetric), "nonsymmetric": nonsymmetric(found.nonsymmetric),
-        "dense": dense(found.dense), "diverse": diverse(found.diverse), "diverse_gpu": diverse_gpu(found.diverse_gpu),
-        "models": models(found), "next_basket": next_basket(found.next_basket), "registries": registries(found.registries),
+        "short": short(found), "symmetric": symmetric(found.symmetric), "trees": trees(found.trees),
+        "nonsymmetric": nonsymmetric(found.nonsymmetric), "dense": dense(found.dense), "diverse": diverse(found.diverse),
+        "diverse_gpu": diverse_gpu(found.diverse_gpu), "models": models(found), "next_basket": next_basket(found.next_basket),
+        "registries": registries(found.registries),
     }  # fmt: skip

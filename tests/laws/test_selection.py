@@ -1,4 +1,4 @@
-"""Columns, spanning trees and minibatches, as the documentation draws them: their laws against enumeration."""
+"""Columns and minibatches, as the documentation draws them: their laws against enumeration."""
 
 from __future__ import annotations
 
@@ -15,28 +15,12 @@ from ndpp.errors import ImpossibleSizeError
 RNG = np.random.default_rng(0)
 A = RNG.standard_normal((3, 6))
 POINTS = RNG.standard_normal((7, 3))
-GRAPH = np.array([[0, 1, 2, 0, 1], [1, 5, 1, 0, 0], [2, 1, 0, 3, 0], [0, 0, 3, 0, 1], [1, 0, 0, 1, 0]], float)
-"""Five nodes and six edges of weights 1 to 3; the loop at node 1 does not count."""
 Law = dict[tuple[int, ...], float]
 
 
 def law_of(L: np.ndarray, size: int) -> Law:
     minors = {S: float(np.linalg.det(L[np.ix_(S, S)])) for S in combinations(range(len(L)), size)}
     return {S: value / sum(minors.values()) for S, value in minors.items()}
-
-
-def trees(graph: np.ndarray) -> tuple[list[tuple[int, int]], Law]:
-    """The edges of a graph, and its spanning trees as sets of them, found by joining nodes."""
-    n, edges = len(graph), [(i, j) for i, j in combinations(range(len(graph)), 2) if graph[i, j]]
-    found = {}
-    for S in combinations(range(len(edges)), n - 1):
-        part = list(range(n))
-        for e in S:
-            old, new = (part[node] for node in edges[e])
-            part = [new if own == old else own for own in part]
-        if len(set(part)) == 1:
-            found[S] = float(np.prod([graph[edges[e]] for e in S]))
-    return edges, {S: weight / sum(found.values()) for S, weight in found.items()}
 
 
 # ---- columns --------------------------------------------------------------------------------------------------------
@@ -55,48 +39,6 @@ def test_columns_of_another_matrix_are_rejected():
     wrong = A * np.where(np.arange(6) == 2, 1.6, 1.0)
     with pytest.raises(AssertionError):
         assert_law(ndpp.LowRankKernel(wrong.T).sample(4000, size=2, rng=1), law_of(A.T @ A, 2))
-
-
-# ---- spanning trees -------------------------------------------------------------------------------------------------
-
-
-def tree_kernel(graph: np.ndarray) -> tuple[np.ndarray, ndpp.LowRankKernel]:
-    edges = np.argwhere(np.triu(graph, k=1))
-    ends = np.eye(len(graph))[edges]
-    rows = np.sqrt(graph[tuple(edges.T)])[:, None] * (ends[:, 0] - ends[:, 1])
-    return edges, ndpp.LowRankKernel(rows[:, 1:])
-
-
-def test_spanning_trees_are_drawn_by_their_weights():
-    edges, law = trees(GRAPH)
-    found, kernel = tree_kernel(GRAPH)
-    assert found.tolist() == [list(edge) for edge in edges]
-    assert_law(kernel.sample(3000, size=4, rng=2), law)
-
-
-def test_uniform_spanning_trees():
-    law = trees(np.sign(GRAPH))[1]
-    assert len(set(np.round(list(law.values()), 12))) == 1
-    drawn = tree_kernel(np.sign(GRAPH))[1].sample(3000, size=4, rng=3)
-    assert_law(drawn, law)
-    with pytest.raises(AssertionError):  # those of other weights
-        assert_law(drawn, trees(GRAPH)[1])
-
-
-def test_the_transfer_current_matrix_is_the_marginal_kernel():
-    """The projection DPP of K = W^½ B L⁺ Bᵀ W^½ draws spanning trees without being told their size."""
-    edges, law = trees(GRAPH)
-    B = np.zeros((len(edges), 5))
-    for row, (i, j) in zip(B, edges):
-        row[i], row[j] = 1, -1
-    root = np.sqrt([GRAPH[edge] for edge in edges])[:, None]
-    K = root * (B @ np.linalg.pinv((root * B).T @ (root * B)) @ B.T) * root.T
-    kernel = tree_kernel(GRAPH)[1]
-    np.testing.assert_allclose(kernel.inclusion_probabilities(4), np.diag(K), atol=1e-12)
-    projection = ndpp.LowRankKernel.from_marginal(K)
-    assert_law(projection.sample(3000, rng=4), law)
-    with pytest.raises(AssertionError):
-        assert_law(projection.tilt({2: 3.0}).sample(3000, size=4, rng=4), law)
 
 
 # ---- minibatches ----------------------------------------------------------------------------------------------------

@@ -186,7 +186,7 @@ def alias_table(weights: FloatArray) -> tuple[FloatArray, AnyArray]:
     # With 10⁸ items every byte counts.
     alias = np.arange(weights.size, dtype=np.int32 if weights.size < 2**31 else np.int64)
     is_little = len(alias) <= INTERPRETED and next(_built) < FEW
-    (interpreted(_pair_cells) if is_little else _pair_cells)(threshold, alias)
+    (interpreted(pair_cells) if is_little else pair_cells)(threshold, alias)
     return threshold, alias
 
 
@@ -195,12 +195,13 @@ def look_up(threshold: FloatArray, alias: AnyArray, uniforms: FloatArray) -> Int
     """Return a row per column of ``uniforms``: the first entry chooses a cell, the second between its row and its alias."""
     rows = np.empty(uniforms.shape[1], np.int64)
     for i in range(rows.size):
-        rows[i] = _look_up_one(threshold, alias, uniforms[0, i], uniforms[1, i])
+        rows[i] = look_up_one(threshold, alias, uniforms[0, i], uniforms[1, i])
     return rows
 
 
 @njit()
-def _look_up_one(threshold: FloatArray, alias: AnyArray, first: float, second: float) -> int:
+def look_up_one(threshold: FloatArray, alias: AnyArray, first: float, second: float) -> int:
+    """Return a row: the first number chooses a cell, the second between its row and its alias."""
     cell = min(int(first * alias.size), alias.size - 1)  # the product may round up to alias.size
     return cell if second < threshold[cell] else int(alias[cell])
 
@@ -244,7 +245,7 @@ def accept(
 
 
 @njit()
-def _pair_cells(threshold: FloatArray, alias: AnyArray) -> None:
+def pair_cells(threshold: FloatArray, alias: AnyArray) -> None:
     """Fill each cell that holds less than one from a cell that holds more, in place."""
     n = threshold.size
     cells = np.empty(n, alias.dtype)  # those below one from the front, the others from the end
@@ -306,6 +307,6 @@ def propose(seed: AnyArray, table: TableArrays, n: int) -> tuple[IntArray, Float
     """Return the next n candidates, by their leverage, and a uniform for the acceptance of each."""
     candidates, uniforms = np.empty(n, np.int64), np.empty(n)
     for c in range(n):
-        candidates[c] = _look_up_one(table.threshold, table.alias, uniform(seed), uniform(seed))
+        candidates[c] = look_up_one(table.threshold, table.alias, uniform(seed), uniform(seed))
         uniforms[c] = uniform(seed)
     return candidates, uniforms

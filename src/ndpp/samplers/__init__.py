@@ -9,6 +9,7 @@ from ndpp.samplers.exact import Exact
 from ndpp.samplers.naive import Naive
 from ndpp.samplers.proposer import Proposer
 from ndpp.samplers.rejection import Rejection
+from ndpp.samplers.trees import SpanningTrees
 from ndpp.samplers.walk import DirectUp, NaiveUp, RandomSize, RejectionUp, Walk
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Rejection",
     "RejectionUp",
     "Sampler",
+    "SpanningTrees",
     "Walk",
 ]
 

@@ -26,6 +26,7 @@ from ndpp._types import AnyArray, IntArray, Jobs, KeyArray, RngLike
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import BudgetExceededError, InvalidInputError, PartialResultError, needing
+from ndpp.laws.catalogue import Catalogue
 from ndpp.samplers._dispatch import dispatch
 
 if TYPE_CHECKING:
@@ -219,6 +220,12 @@ class Sampler(ABC):
         engine = self.engine or Workers(self, n_jobs, STREAM_BATCH)
         yield from engine.draws(stream_key(rng), *_checked(first, n_samples))
 
+    @property
+    def catalogue(self) -> Catalogue:
+        """The items that are drawn, and their labels."""
+        found: Catalogue = self.kernel.catalogue
+        return found
+
     def items_of(self, rows: IntArray) -> IntArray:
         """Return the items of the catalogue of a draw."""
         return np.asarray(self.kernel.catalogue_ids(rows))
@@ -241,7 +248,7 @@ class Sampler(ABC):
         indptr, nothing = np.cumsum([0, *map(len, sets)]), np.empty(0, np.int64)
         # Rows are distinct and the kernel has checked its labels: there is no need to check them again for every batch.
         indices = np.concatenate([nothing, *sets]).astype(np.int64, copy=False)
-        return Draws(Baskets._trusted(indptr, indices, self.kernel.n_items, self.kernel.labels), info)
+        return Draws(Baskets._trusted(indptr, indices, self.catalogue.n_items, self.catalogue.labels), info)
 
 
 def joined(parts: Sequence[Draws]) -> Draws:
