@@ -2,7 +2,7 @@
 
 A Gaussian similarity of N points (2,000 by default): the time until the first set of 10 items, the time per set, and inclusion
 probabilities, beside one eigendecomposition with textbook recursions [Kulesza & Taskar 2012]; the greedy set of 500 items; sets of any size
-of a dense nonsymmetric kernel, beside the one-pass sampler.
+and of one size of a dense nonsymmetric kernel, beside the one-pass sampler and the circles of node matrices.
 Run ``OPENBLAS_NUM_THREADS=1 python benchmarks/bench_dense.py [N] [-o FILE.json]``.
 """
 
@@ -95,6 +95,16 @@ def plain_greedy(L: np.ndarray) -> list[int]:
     return items
 
 
+def of_one_size(kernel: ndpp.LowRankKernel, size: int) -> tuple[float, float]:
+    """Return the time per set by circles of node matrices, and by what ``Exact`` takes."""
+    exact = ndpp.samplers.Exact.prepare(kernel, size=size)
+    circles, rng = exact.nodes(size), np.random.default_rng(0)
+    circles.draw(rng)
+    exact.sample(1)
+    plain, own = timed(lambda: [circles.draw(rng) for _ in range(3)])[0], timed(lambda: exact.sample(20, rng=0))[0]
+    return plain / 3, own / 20
+
+
 def compare(n: int) -> list[dict[str, Any]]:
     """Print a table and return its rows."""
     ndpp.LowRankKernel.from_dense(gaussian(100)).sample(1, size=2)  # imports
@@ -133,6 +143,8 @@ def compare(n: int) -> list[dict[str, Any]]:
     general.sample(1)
     own, _ = timed(lambda: general.sample(20, rng=0))
     row(records, "200 items, nonsymmetric: a set of any size", plain / 20, own / 20)
+    for size in (90, 120, 150):
+        row(records, f"200 items, nonsymmetric: a set of {size}, beside circles", *of_one_size(general, size))
     return records
 
 
