@@ -139,6 +139,7 @@ def test_projections(values: list[float], is_decomposed: bool):
 def test_eigenvectors_of_many_items():
     """Without a matrix of all pairs of items, in double and single precision."""
     U = turned(100_000, 3)
+    assert LowRankKernel.from_marginal(U[:, :0], []).size_distribution().tolist() == [1.0]
     for kind in (np.float64, np.float32):
         kernel = LowRankKernel.from_marginal(U.astype(kind), np.array([1, 0.5, 1], kind))
         np.testing.assert_allclose(kernel.size_distribution(), [0, 0, 0.5, 0.5], atol=1e-6)
@@ -197,7 +198,7 @@ def test_rescale(F: np.ndarray):
         (lambda F: LowRankKernel.from_dense([[0.0, 1.0], [1.0, 0.0]]), "smallest eigenvalue is -1"),
         (lambda F: LowRankKernel.from_dense([[1.0, -4.0], [0.0, 1.0]]), "such kernels are not supported"),  # a P0 matrix
         (lambda F: LowRankKernel.from_dense(F @ F.T * np.nan), "L must be finite"),
-        (lambda F: LowRankKernel.from_marginal(2 * np.eye(3)), "between 0 and 1"),
+        (lambda F: LowRankKernel.from_marginal(2 * np.eye(3)), "between 0 and 1; those of K are between 2 and 2"),
         (lambda F: LowRankKernel.from_marginal(-0.1 * np.eye(3)), "between 0 and 1"),
         (lambda F: LowRankKernel.from_marginal([[1.0, 0.5], [0.0, 0.5]]), "K has an eigenvalue one"),
         (lambda F: LowRankKernel.from_marginal(F), "K must be square"),

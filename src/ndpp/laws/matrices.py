@@ -119,9 +119,8 @@ def symmetric_rows(L: FloatArray, name: str, eps: float = EPS) -> FloatArray:
 
 def _pivoted(L: FloatArray, tolerance: float) -> tuple[FloatArray, float]:
     """Return the columns of a Cholesky factor with pivoting, until no pivot is above ``tolerance``, and the largest entry left of L."""
-    factor, pivots, rank, _ = sl.lapack.dpstrf(
-        L.T, lower=1, tol=tolerance
-    )  # L is symmetric, and Lᵀ in the order of LAPACK
+    # L is symmetric, and Lᵀ has the order of LAPACK.
+    factor, pivots, rank, _ = sl.lapack.dpstrf(L.T, lower=1, tol=tolerance)
     pivots, factor = pivots - 1, np.tril(factor[:, :rank])
     rest = pivots[rank:]
     left = L[np.ix_(rest, rest)] - factor[rank:] @ factor[rank:].T
@@ -200,7 +199,7 @@ def _chances(vectors: FloatArray, eigenvalues: Any, tolerance: float) -> FloatAr
 
 def _check_range(values: FloatArray, tolerance: float) -> None:
     """Raise unless all eigenvalues are between 0 and 1, up to rounding."""
-    lowest, highest = float(values.min(initial=1.0)), float(values.max(initial=0.0))
+    lowest, highest = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
     if not (-tolerance <= lowest and highest <= 1 + tolerance):
         raise InvalidKernelError(
             f"the eigenvalues of a symmetric marginal kernel must be between 0 and 1; those of K are between {lowest:.6g} and {highest:.6g}"
