@@ -1,8 +1,9 @@
 """Dense kernels compared with plain NumPy, in one run, by CPU time: ratios above 1 mean that ndpp is faster.
 
 A Gaussian similarity of N points (2,000 by default): the time until the first set of 10 items, the time per set, and inclusion
-probabilities, beside one eigendecomposition with textbook recursions [Kulesza & Taskar 2012]; the greedy set of 500 items; sets of any size
-of a dense nonsymmetric kernel, beside the one-pass sampler.
+probabilities, beside one eigendecomposition with textbook recursions [Kulesza & Taskar 2012]; the first set of a projection, beside the
+chain rule, which decomposes nothing; the greedy set of 500 items; sets of any size and of one size of a dense nonsymmetric kernel, beside
+the one-pass sampler and the circles of node matrices.
 Run ``OPENBLAS_NUM_THREADS=1 python benchmarks/bench_dense.py [N] [-o FILE.json]``.
 """
 
@@ -44,7 +45,7 @@ def timed(call: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
 def row(records: list[dict[str, Any]], name: str, plain: float, own: float) -> None:
     """Print one line and keep it."""
     records.append({"what": name, "plain": plain, "ndpp": own})
-    print(f"{name:58} {1e3 * plain:12.2f} ms {1e3 * own:12.2f} ms {plain / own:8.2f}", flush=True)
+    print(f"{name:74} {1e3 * plain:12.2f} ms {1e3 * own:12.2f} ms {plain / own:8.2f}", flush=True)
 
 
 def elementary(values: np.ndarray) -> np.ndarray:
@@ -75,6 +76,18 @@ def plain_draw(values: np.ndarray, V: np.ndarray, e: np.ndarray, rng: np.random.
     return items
 
 
+def plain_projection(P: np.ndarray, rank: int, rng: np.random.Generator) -> list[int]:
+    """Return a set of the projection DPP with kernel P by the chain rule, without a decomposition."""
+    p, C, items = P.diagonal().copy(), np.zeros((rank, len(P))), []
+    for j in range(rank):
+        item = int(rng.choice(len(p), p=p / p.sum()))
+        items.append(item)
+        C[j] = (P[item] - C[:j].T @ C[:j, item]) / np.sqrt(p[item])
+        p = np.maximum(p - C[j] ** 2, 0)
+        p[item] = 0
+    return items
+
+
 def plain_inclusion(L: np.ndarray) -> np.ndarray:
     """Return the inclusion probabilities of sets of K items from the eigenvectors."""
     values, V = np.linalg.eigh(L)
@@ -95,6 +108,16 @@ def plain_greedy(L: np.ndarray) -> list[int]:
     return items
 
 
+def of_one_size(kernel: ndpp.LowRankKernel, size: int) -> tuple[float, float]:
+    """Return the time per set by circles of node matrices, and by what ``Exact`` takes."""
+    exact = ndpp.samplers.Exact.prepare(kernel, size=size)
+    circles, rng = exact.nodes(size), np.random.default_rng(0)
+    circles.draw(rng)
+    exact.sample(1)
+    plain, own = timed(lambda: [circles.draw(rng) for _ in range(3)])[0], timed(lambda: exact.sample(20, rng=0))[0]
+    return plain / 3, own / 20
+
+
 def compare(n: int) -> list[dict[str, Any]]:
     """Print a table and return its rows."""
     ndpp.LowRankKernel.from_dense(gaussian(100)).sample(1, size=2)  # imports
@@ -102,7 +125,7 @@ def compare(n: int) -> list[dict[str, Any]]:
         np.eye(100) + np.triu(np.ones((100, 100)), 1) - np.tril(np.ones((100, 100)), -1)
     ).sample(1)
     L, rng, records = gaussian(n), np.random.default_rng(1), list[dict[str, Any]]()
-    print(f"{'':58} {'plain':>15} {'ndpp':>15} {'ratio':>8}")
+    print(f"{'':74} {'plain':>15} {'ndpp':>15} {'ratio':>8}")
 
     def begin() -> Any:
         values, V = np.linalg.eigh(L)
@@ -121,6 +144,13 @@ def compare(n: int) -> list[dict[str, Any]]:
     own, found = timed(lambda: ndpp.LowRankKernel.from_dense(L).inclusion_probabilities(K))
     assert np.abs(found - wanted).max() < 1e-8
     row(records, f"{n:,} items, symmetric: inclusion probabilities", plain, own)
+    U = np.linalg.qr(rng.standard_normal((600, 50)))[0]
+    P, ones = U @ U.T, np.ones(50)
+    plain, _ = timed(lambda: plain_projection(P, 50, rng), 10)
+    own, _ = timed(lambda: ndpp.LowRankKernel.from_marginal(P).sample(1, rng=0), 10)
+    row(records, "600 items, a projection of rank 50: the first set, from the matrix", plain, own)
+    own, _ = timed(lambda: ndpp.LowRankKernel.from_marginal(U, ones).sample(1, rng=0), 10)
+    row(records, "600 items, a projection of rank 50: the first set, from its eigenvectors", plain, own)
     small = gaussian(500)
     dense = ndpp.LowRankKernel.from_dense(small)
     plain, wanted = timed(lambda: plain_greedy(small), 50)
@@ -133,6 +163,8 @@ def compare(n: int) -> list[dict[str, Any]]:
     general.sample(1)
     own, _ = timed(lambda: general.sample(20, rng=0))
     row(records, "200 items, nonsymmetric: a set of any size", plain / 20, own / 20)
+    for size in (90, 120, 150):
+        row(records, f"200 items, nonsymmetric: a set of {size}, beside circles", *of_one_size(general, size))
     return records
 
 

@@ -456,6 +456,16 @@ def test_clock_stop():
         assert late <= WEIGHT @ SIZE / WEIGHT.sum() * s + 1e-12 <= RANK * s + 1e-12
 
 
+def test_passes():
+    r"""\frac{\det(\rho L_S)}{\sum_{|T| = k} \det(\rho L_T)} = \frac{\det L_S}{e_k(L)} , \qquad
+    p = \frac{\rho^k e_k(L)}{\det(I + \rho L)} ."""
+    for rho, k in ((0.2, 1), (0.7, 2), (3.0, 4)):
+        scaled, of_size = minors(rho * L), k == SIZE
+        same(scaled[of_size] / scaled[of_size].sum(), WEIGHT[of_size] / e(k))
+        p = scaled[of_size].sum() / scaled.sum()
+        same(p, rho**k * e(k) / np.linalg.det(np.eye(N_ITEMS) + rho * L))
+
+
 # -- errors --------------------------------------------------------------------------------------------------------------------------
 
 

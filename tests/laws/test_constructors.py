@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
 from scipy import sparse
 
+import goodness
 from ndpp.errors import InvalidInputError, InvalidKernelError, NDPPError
 from ndpp.laws.kernel import LowRankKernel
 
@@ -91,20 +92,69 @@ def test_marginal():
         assert_law(LowRankKernel.from_marginal(K), K @ np.linalg.inv(np.eye(5) - K))
 
 
-@pytest.mark.parametrize("values", [[1, 1, 0, 0, 0], [1, 1, 0.5, 0.3, 0], [1, 1, 1, 1, 1]])
-def test_projections(values: list[float]):
-    """P(A ⊆ S) = det K_A, by sums over all sets, and no set is smaller than the number of ones."""
-    turn = np.linalg.qr(np.random.default_rng(5).standard_normal((5, 5)))[0]
-    K = (turn * np.array(values, float)) @ turn.T
-    kernel = LowRankKernel.from_marginal(K)
-    law = {S: np.exp(kernel.log_prob(S)) for S in SETS}
-    for A in SETS:
-        wanted = np.linalg.det(K[np.ix_(A, A)])
-        assert sum(p for S, p in law.items() if set(A) <= set(S)) == pytest.approx(wanted, abs=1e-10)
-    assert kernel.size_distribution()[: values.count(1)].sum() < 1e-10
-    sizes = kernel.sample(50, rng=0).sizes
-    assert sizes.min() >= values.count(1)
+def turned(n: int, r: int) -> np.ndarray:
+    return np.linalg.qr(np.random.default_rng(5).standard_normal((n, r)))[0]
+
+
+def law_of_projections(U: np.ndarray, values: list[float]) -> dict[tuple[int, ...], float]:
+    """Every column is chosen with its chance, and S has the distribution of the projection onto those: no odds."""
+    law = dict.fromkeys(SETS, 0.0)
+    for chosen in product([False, True], repeat=len(values)):
+        chance = np.prod([p if is_in else 1 - p for p, is_in in zip(values, chosen)])
+        V = U[:, list(chosen)]
+        for S in SETS:
+            if len(S) == V.shape[1]:
+                law[S] += chance * np.linalg.det(V[list(S)]) ** 2
+    return law
+
+
+@pytest.mark.parametrize("is_decomposed", [False, True])
+@pytest.mark.parametrize(
+    "values", [[1, 1], [1, 1, 0.5, 0.3], [1, 1, 0, 0, 0], [1, 1, 1, 1, 1], [0.9, 0.2, 1e-6], [1, 1 - 1e-9]]
+)
+def test_projections(values: list[float], is_decomposed: bool):
+    """K, or its eigenvectors and eigenvalues, some of them one: probabilities of sets, items and sizes, with conditions."""
+    U, ones = turned(5, len(values)), values.count(1)
+    K = (U * np.array(values, float)) @ U.T
+    kernel = LowRankKernel.from_marginal(*((U, values) if is_decomposed else (K,)))
+    law, close = law_of_projections(U, values), {"abs": 1e-10, "rel": 0}
+    for S in SETS:
+        assert np.exp(kernel.log_prob(S)) == pytest.approx(law[S], **close)
+        contained = sum(p for T, p in law.items() if set(S) <= set(T))
+        assert contained == pytest.approx(np.linalg.det(K[np.ix_(S, S)]), **close)
+    sizes = [sum(law[S] for S in SETS if len(S) == k) for k in range(6)]
+    np.testing.assert_allclose(np.pad(kernel.size_distribution(), (0, 5))[:6], sizes, atol=1e-10)
     np.testing.assert_allclose(kernel.inclusion_probabilities(), np.diag(K), atol=1e-10)
+    for size, given in ((None, (3,)), (len(values), ()), (max(ones, 1), (2,))):
+        kept = {S: p for S, p in law.items() if set(given) <= set(S) and size in (None, len(S))}
+        if sum(kept.values()) > 1e-3:
+            kept = {S: p / sum(kept.values()) for S, p in kept.items()}
+            wanted = [sum(p for S, p in kept.items() if a in S) for a in range(5)]
+            np.testing.assert_allclose(kernel.inclusion_probabilities(size, given), wanted, atol=1e-9)
+            draws = kernel.sample(1000, size=size, given=given, rng=0)
+            goodness.assert_law(draws, {S: p for S, p in kept.items() if p > 1e-15})
+    assert kernel.sample(50, rng=0).sizes.min() >= ones
+
+
+def test_eigenvectors_of_many_items():
+    """Without a matrix of all pairs of items, in double and single precision."""
+    U = turned(100_000, 3)
+    assert LowRankKernel.from_marginal(U[:, :0], []).size_distribution().tolist() == [1.0]
+    for kind in (np.float64, np.float32):
+        kernel = LowRankKernel.from_marginal(U.astype(kind), np.array([1, 0.5, 1], kind))
+        np.testing.assert_allclose(kernel.size_distribution(), [0, 0, 0.5, 0.5], atol=1e-6)
+        np.testing.assert_allclose(kernel.inclusion_probabilities(), U**2 @ [1, 0.5, 1], atol=1e-6)
+
+
+def test_a_matrix_of_small_rank_is_as_good_as_its_eigenvectors():
+    """A factor of K with few columns in place of all eigenvectors."""
+    U, values = turned(40, 6), [1, 1, 0.7, 0.2, 1e-3, 1e-9]
+    matrix, vectors = LowRankKernel.from_marginal((U * values) @ U.T), LowRankKernel.from_marginal(U, values)
+    assert matrix.rank == vectors.rank == 6
+    np.testing.assert_allclose(matrix.size_distribution(), vectors.size_distribution(), atol=1e-12)
+    np.testing.assert_allclose(matrix.inclusion_probabilities(), vectors.inclusion_probabilities(), atol=1e-12)
+    sets = [S for k in (3, 4) for S in combinations(range(8), k)]
+    np.testing.assert_allclose(np.exp(matrix.log_probs(sets)), np.exp(vectors.log_probs(sets)), rtol=1e-8)
 
 
 def test_rescale(F: np.ndarray):
@@ -148,10 +198,18 @@ def test_rescale(F: np.ndarray):
         (lambda F: LowRankKernel.from_dense([[0.0, 1.0], [1.0, 0.0]]), "smallest eigenvalue is -1"),
         (lambda F: LowRankKernel.from_dense([[1.0, -4.0], [0.0, 1.0]]), "such kernels are not supported"),  # a P0 matrix
         (lambda F: LowRankKernel.from_dense(F @ F.T * np.nan), "L must be finite"),
-        (lambda F: LowRankKernel.from_marginal(2 * np.eye(3)), "between 0 and 1"),
+        (lambda F: LowRankKernel.from_marginal(2 * np.eye(3)), "between 0 and 1; those of K are between 2 and 2"),
         (lambda F: LowRankKernel.from_marginal(-0.1 * np.eye(3)), "between 0 and 1"),
         (lambda F: LowRankKernel.from_marginal([[1.0, 0.5], [0.0, 0.5]]), "K has an eigenvalue one"),
         (lambda F: LowRankKernel.from_marginal(F), "K must be square"),
+        (lambda F: LowRankKernel.from_marginal([[0.0, 1.0], [1.0, 0.0]]), "between -1 and 1"),
+        (lambda F: LowRankKernel.from_marginal(F, np.ones(3)), "orthonormal to within .* columns"),
+        (lambda F: LowRankKernel.from_marginal(2 * np.eye(3), np.ones(3)), r"columns 0 and 0 of K is 4 and not 1.*numpy\.linalg\.eigh"),
+        (lambda F: LowRankKernel.from_marginal(np.ones((3, 2)) / 3**0.5, [1, 1]), "columns 0 and 1 of K is 1 and not 0"),
+        (lambda F: LowRankKernel.from_marginal(np.eye(2, 3), np.ones(3)), "columns 2 and 2 of K is 0 and not 1"),
+        (lambda F: LowRankKernel.from_marginal(np.eye(3), [1, 2, 0]), "between 0 and 1; those of K are between 0 and 2"),
+        (lambda F: LowRankKernel.from_marginal(np.eye(3), [1, 0]), r"eigenvalues must have shape \(3,\), a number per column of K"),
+        (lambda F: LowRankKernel.from_marginal(np.eye(3), [1, np.nan, 0]), "eigenvalues must be finite"),
     ],
 )  # fmt: skip
 def test_bad_input_gets_a_clear_error(F: np.ndarray, build, message: str):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import pickle
 import threading
 from itertools import combinations
@@ -14,8 +15,10 @@ import goodness
 import ndpp
 from ndpp import LowRankKernel
 from ndpp.linalg.coordinates import coordinates
+from ndpp.linalg.size_law import tilt_for, tilted_law
 from ndpp.samplers import Cholesky
 from ndpp.samplers.exact import spectral, sweep
+from ndpp.samplers.exact.routes import Unfinished
 
 N = 80
 
@@ -118,21 +121,67 @@ def test_draws_among_all_items_have_the_law(monkeypatch, wanted: int | None, giv
     goodness.assert_law(sampler.sample(1000, rng=0).baskets, normalised(law))
 
 
-@pytest.mark.parametrize("given", [(), (3,)])
-def test_sweeps_have_the_law(monkeypatch, given: tuple[int, ...]):
-    monkeypatch.setattr(sweep, "LEAST_RANK", 0)
-    monkeypatch.setattr(sweep, "CLOCK_COST", np.inf)
-    monkeypatch.setattr(sweep, "BLOCK", 4)
-    L = np.eye(6) + 0.7 * skew(6)
-    sampler = LowRankKernel.from_dense(L).sampler(given=given)
+@pytest.fixture
+def swept(monkeypatch) -> np.ndarray:
+    """A small dense L, in blocks of four items, from which samples are drawn in passes."""
+    for name, value in {"LEAST_RANK": 0, "CLOCK_COST": np.inf, "CIRCLE_COST": np.inf, "BLOCK": 4}.items():
+        monkeypatch.setattr(sweep, name, value)
+    pairs = np.kron(np.eye(3), [[0.0, 2.0], [-2.0, 0.0]])
+    return 0.3 * np.eye(6) + 0.2 * skew(6) + pairs
+
+
+def enumerated(L: np.ndarray, given: tuple[int, ...], size: int | None) -> dict[tuple[int, ...], float]:
+    sizes = range(len(L) + 1) if size is None else [size]
+    sets = (S for k in sizes for S in combinations(range(len(L)), k) if set(given) <= set(S))
+    return normalised({S: max(np.linalg.det(L[np.ix_(S, S)]), 0.0) for S in sets})
+
+
+@pytest.mark.parametrize(("given", "size"), [((), None), ((3,), None), ((), 3), ((3,), 4), ((), 1), ((), 6)])
+def test_sweeps_have_the_law(swept: np.ndarray, given: tuple[int, ...], size: int | None):
+    sampler = LowRankKernel.from_dense(swept).sampler(given=given, size=size)
     assert sampler.route == "cholesky"
-    law = {
-        S: max(np.linalg.det(L[np.ix_(S, S)]), 0.0)
-        for k in range(7)
-        for S in combinations(range(6), k)
-        if set(given) <= set(S)
-    }
-    goodness.assert_law(sampler.sample(1000, rng=1).baskets, normalised(law))
+    goodness.assert_law(sampler.sample(1000, rng=1).baskets, enumerated(swept, given, size))
+
+
+def test_sweeps_of_one_size_are_not_those_of_items_by_themselves(monkeypatch, swept: np.ndarray):
+    """Negative control: decisions that do not update K."""
+    monkeypatch.setattr(sweep, "decide", lambda G, uniforms: (uniforms < np.diag(G), 0.0))
+    draws = LowRankKernel.from_dense(swept).sampler(size=3).sample(1000, rng=1)
+    with pytest.raises(AssertionError):
+        goodness.assert_law(draws.baskets, enumerated(swept, (), 3))
+
+
+def test_passes_are_made_until_the_size_is_right(swept: np.ndarray):
+    """As many as the probability of the size says; a sample depends on the seed and its index."""
+    kernel = LowRankKernel.from_dense(swept)
+    sampler, coords = kernel.sampler(size=3), kernel.coordinates
+    draws = sampler.sample(300, rng=0)
+    assert set(draws.baskets.sizes) == {3}
+    chance = tilted_law(coords, tilt_for(coords, 3)).law[3]
+    goodness.assert_mean(draws.info["proposals"] / 6, 1 / chance)
+    assert sampler.sample(300, rng=0, n_jobs=2).baskets == draws.baskets
+    assert sampler.sample(5, rng=0, first=295).baskets == draws.baskets[295:]
+
+
+def test_sizes_are_drawn_in_passes_where_that_takes_less_time():
+    """Large sets of dense kernels, but not odd sizes of one that is nearly skew."""
+    kernel = LowRankKernel.from_dense(np.eye(N) + 0.3 * skew(N))
+    assert kernel.sampler(size=N // 2).route == "cholesky"
+    assert kernel.sampler(size=5).route == "ring"
+    pairs = LowRankKernel.from_dense(1e-4 * np.eye(N) + skew(N))
+    assert [pairs.sampler(size=k).route for k in (60, 61)] == ["cholesky", "nodes"]
+    assert kernel.sampler(size=N // 2, memory=8 * N * N - 1).route != "cholesky"
+
+
+def test_a_sample_that_takes_too_many_passes_is_drawn_by_another_route(swept: np.ndarray):
+    sampler = LowRankKernel.from_dense(swept).sampler(size=3)
+    route = dataclasses.replace(sampler.route_for(3), passes=1)
+    begun = [route.draw(np.random.default_rng(seed)) for seed in range(20)]
+    left = [one for one in begun if isinstance(one, Unfinished)]
+    assert 0 < len(left) < 20
+    done = route.finish(sampler, np.random.default_rng(0), left[0])
+    assert len(done.rows) == 3
+    assert done.proposals > left[0].proposals == 6
 
 
 def test_a_sweep_is_that_of_the_one_pass_sampler():
@@ -148,8 +197,11 @@ def test_a_sweep_is_that_of_the_one_pass_sampler():
 
 
 def test_a_sweep_that_fails_its_monitor_is_drawn_by_another_route(monkeypatch):
-    sampler = LowRankKernel.from_dense(np.eye(N) + 0.3 * skew(N)).sampler()
+    kernel = LowRankKernel.from_dense(np.eye(N) + 0.3 * skew(N))
+    sampler, sized = kernel.sampler(), kernel.sampler(size=N // 2)
+    assert sized.route == "cholesky"
     monkeypatch.setattr(sweep, "PROBABILITY_TOLERANCE", -1.0)
+    assert set(sized.sample(2, rng=0).baskets.sizes) == {N // 2}
     mean = float(sampler.size_law @ np.arange(len(sampler.size_law)))
     assert abs(sampler.sample(20, rng=0).baskets.sizes.mean() - mean) < 5
 

@@ -11,7 +11,8 @@ leverages ‖q_a‖² bound all these probabilities, so one static table serves 
 Samples are drawn by the first of five routes that suits (:mod:`.routes`); ``sampler.route`` names it. Cost per sample of k items:
 
 * ``projection``, for symmetric kernels: O(k r²), or O(n k²) if the rank is near n (:mod:`.spectral`).
-* ``cholesky``, for any size, if the rank is near n and sets are large: O(n³), one pass over all items (:mod:`.sweep`).
+* ``cholesky``, if the rank is near n and sets are large: O(n³), one pass over all items; for one size, passes until the size is right
+  (:mod:`.sweep`).
 * ``clock``, for any size, if the kernel has an eigenbasis, as learned kernels do: O(k² r) per move of a clock (:mod:`.eigenclock`).
 * ``ring``, for one size, with an eigenbasis: O(k² N r), and O(N m r) for each of r/(k − m) candidates of item m + 1, in one compiled call
   that releases the interpreter's lock (:mod:`.eigenchain`). N is about 8 standard deviations of the size and falls as items are drawn.
