@@ -7,7 +7,7 @@ s = Σ l_i = tr(GC), the number of items that C expects. Then [Dereziński 2019;
 
 1. Draw t ~ Poisson(r e^{s/r}) points σ with p_i = l_i / s each, and evaluate L̃_ab = L_{σ_a σ_b} / (r √(p_{σ_a} p_{σ_b})).
 2. Accept them with probability Z(L̃) e^{s − ts/r} / Z(C), which is at most one as log Z is below its tangent at C; else go back to 1.
-3. Draw a set from L̃. It has exactly the distribution of L, whatever r, C and m (Theorem 9 of ``docs/theory``).
+3. Draw a set from L̃. It has exactly the distribution of L, whatever r, C and m (Theorem 12 of ``docs/theory``).
 
 The expected number of proposals is e^{r(e^{s/r} − 1) − s} Z(C)/Z(L), about e^{s²/2r} if C is near L.
 
@@ -36,12 +36,12 @@ from ndpp.samplers.points import KernelLike, Pivoted, PointKernel, not_definite
 
 FIRST_RANK = 32
 """Rank of the first decomposition; it is doubled as long as C may be far from L."""
-GOOD_GAP = 0.3
+GOOD_GAP = 0.1
 """log Z(C) − log Z(L), as far as the last pivot shows it, at which the rank is large enough."""
 OVERHEAD = 100.0
 """Points whose eigenvalues take as long as the rest of a proposal."""
-PICK = 400.0
-"""What drawing one of the points σ takes, in the units of u³ for the eigenvalues of u points."""
+PICK, CHOLESKY, VECTORS = 400.0, 0.25, 2.5
+"""Times, in units of u³ for the eigenvalues of u points: to draw one of the points σ, and, times u³, log det(I + L̃) and eigenvectors."""
 MOST_POINTS = 4000
 """Largest mean number of distinct points of a proposal."""
 CHECKED_AFTER = 20
@@ -70,26 +70,32 @@ class Tangent(NamedTuple):
         if size is not None:
             positive = np.concatenate([values, np.full((n - m) * (spread > 0), spread)])
             if size > len(positive):
-                raise ImpossibleSizeError(f"no set of {size} points has positive probability: the rank of their kernel is {len(positive)}")
+                raise ImpossibleSizeError(
+                    f"no set of {size} points has positive probability: the rank of their kernel is {len(positive)}, up to rounding"
+                )
             rho = float(np.exp(tilt_of_coins(np.log(positive), min(max(size, 0.3), len(positive) - 0.3))))
         odds, even = rho * values, rho * spread
-        chance, one = odds / (1 + odds), even / (1 + even)
+        chance, one = odds / (1 + odds), even / (1 + even) if even else 1.0
         low = float(np.log1p(odds).sum())
         log_weight = low + (n - m) * float(np.log1p(even))
         if size is not None:
             others = _heads_of_equal(even, n - m, size)
-            before, after = heads_table(chance, 1 - chance, size, others), heads_table(chance[::-1], 1 - chance[::-1], size)
+            before, after = (
+                heads_table(chance, 1 - chance, size, others),
+                heads_table(chance[::-1], 1 - chance[::-1], size),
+            )
             total = before[-1, -1]
             left = after[::-1, ::-1]  # left[i, a]: size − a heads among the coins from i on
             low, log_weight = low + _log(after[-1, -1]), log_weight + _log(total)
             one = float(np.arange(size + 1) @ (others * left[0])) / total / max(n - m, 1)
             chance = chance * np.einsum("ia,ia->i", before[:-1, :-1], left[1:, 1:]) / total
-        rest = one / spread if spread else 0.0
+            one = one if spread or not size else before[-1, -2] / total  # over ``even``, which is zero
+        rest = one / spread if spread else one * rho
         leverage = np.einsum("ij,ij,i->j", *[vectors.T @ found.F] * 2, chance / values) + rest * found.residual
         return cls(rho, leverage, log_weight, low, rest)
 
     def gap(self, found: Pivoted) -> float:
-        """Estimate log Z(C) − log Z(L): half the variance of the eigenvalues of E, the largest of which is about what the last pivot took."""
+        """Estimate log Z(C) − log Z(L) to second order, as if what the last pivot took were an eigenvalue of E that all its trace has."""
         m, n = found.F.shape
         total = float(found.residual.sum())
         return 0.0 if found.is_complete else self.rest**2 * total * max(found.last - total / max(n - m, 1), 0.0) / 2
@@ -164,7 +170,10 @@ class FromFunction(Sampler):
         InvalidKernelError
             The function has shown that it is not symmetric, or not positive semidefinite.
         """
-        max_rank, max_proposals = check_count(max_rank, "max_rank"), check_count(max_proposals, "max_proposals", least=1)
+        max_rank, max_proposals = (
+            check_count(max_rank, "max_rank"),
+            check_count(max_proposals, "max_proposals", least=1),
+        )
         kernel = PointKernel.of(function, points, diagonal, labels)
         if size is not None and check_count(size, "size") > kernel.n_items:
             raise ImpossibleSizeError(f"no set has {size} points: there are {kernel.n_items}")
@@ -181,15 +190,14 @@ class FromFunction(Sampler):
     def _of(
         cls, kernel: PointKernel, size: int | None, found: Pivoted, tangent: Tangent, max_proposals: int
     ) -> FromFunction:
-        doubt = tangent.rest * kernel.diagonal.sum() * kernel.n_items * EPS
-        if not doubt <= CHANCE_TOLERANCE:
+        if not tangent.rest * found.noise * kernel.n_items <= CHANCE_TOLERANCE:
             raise PrecisionError(
-                f"sets of {size} points depend on digits of the function that double precision does not have: it is nearly of rank "
-                f"{len(found.F)} on these points. Ask for a smaller size, or use a rougher function."
+                f"sets of {'any size' if size is None else f'{size} points'} depend on digits of the function that double precision does "
+                f"not have: on these points it is nearly of rank {len(found.F)}. Ask for a smaller size, or use a rougher function."
             )
         s, n = float(tangent.leverage.sum()), kernel.n_items
-        mean = _cheapest_mean(s, n)
-        log_least = _log_loss(s, mean)
+        mean = _cheapest_mean(s, n, size)
+        log_least = float(_log_loss(s, np.array(mean)))
         log_most = log_least + tangent.log_weight - tangent.log_low_rank
         if log_least > np.log(max_proposals):
             raise BudgetExceededError(
@@ -241,13 +249,13 @@ class FromFunction(Sampler):
 
     def _checked(self, chance: float) -> float:
         if not chance <= 1 + CHANCE_TOLERANCE:
-            raise not_definite(f"a proposal has the acceptance probability {chance:.6g}, which is at most 1 for such functions")
+            raise not_definite(
+                f"a proposal has the acceptance probability {chance:.6g}, which is at most 1 for such functions"
+            )
         return chance
 
 
-ADVICE = (
-    "Ask for smaller sets (size=), raise max_rank, or form the matrix: LowRankKernel.from_dense(function(points, points)).sample(…)."
-)
+ADVICE = "Ask for smaller sets (size=), raise max_rank, or form the matrix: LowRankKernel.from_dense(function(points, points)).sample(…)."
 
 
 def log_weight(L: FloatArray, size: int | None) -> float:
@@ -277,7 +285,9 @@ def _coins(values: FloatArray) -> tuple[FloatArray, float, AnyArray]:
     """Return the chances of the eigenvectors with these eigenvalues λ, log det(I + L), and which are kept: rounding is not."""
     largest = values.max(initial=0.0)
     if values.min(initial=0.0) < -np.sqrt(EPS) * largest:
-        raise not_definite(f"the matrix of {len(values)} points has the eigenvalues {values.min():.3g} and {largest:.3g}")
+        raise not_definite(
+            f"the matrix of {len(values)} points has the eigenvalues {values.min():.3g} and {largest:.3g}"
+        )
     values = np.maximum(values, 0.0)
     chance = values / (1 + values)
     kept = chance > len(chance) * ROUNDING
@@ -292,18 +302,18 @@ def _heads_of_equal(odds: float, count: int, most: int) -> FloatArray:
     return np.asarray(np.exp(np.concatenate([[0.0], np.cumsum(steps)]) - count * np.log1p(odds)))
 
 
-def _log_loss(s: float, mean: float) -> float:
-    """Return the log of e^{r(e^{s/r} − 1) − s}, by which r points σ in place of all increase the number of proposals."""
-    return mean * float(np.expm1(s / mean)) - s
+def _log_loss(s: float, mean: FloatArray) -> FloatArray:
+    """Return r(e^{s/r} − 1) − s: what r points σ in place of all add to the log of the number of proposals."""
+    return np.asarray(mean * np.expm1(s / mean) - s)
 
 
-def _cheapest_mean(s: float, n: int) -> float:
+def _cheapest_mean(s: float, n: int, size: int | None) -> float:
     """Return r: few points are rejected more often, many take longer."""
     grid = max(s, 1.0) * 2 ** np.arange(0.0, 16.0, 0.25)
     points = n * -np.expm1(-grid * np.exp(s / grid) / n)  # distinct ones, if all are as likely
-    allowed = points <= MOST_POINTS
-    cost = np.log(OVERHEAD**3 + PICK * grid + points**3) + np.array([_log_loss(s, mean) for mean in grid])
-    return float(grid[np.argmin(np.where(allowed | (np.arange(len(grid)) == 0), cost, np.inf))])
+    proposal = OVERHEAD**3 + PICK * grid + points**3 * (CHOLESKY if size is None else 1.0)
+    log_cost = np.logaddexp(_log_loss(s, grid) + np.log(proposal), np.log(VECTORS * points**3))
+    return float(grid[np.argmin(np.where((points <= MOST_POINTS) | (grid == grid[0]), log_cost, np.inf))])
 
 
 def _log(value: float) -> float:

@@ -14,13 +14,14 @@ from ndpp._validation import plain_array
 from ndpp.baskets.labels import check_labels
 from ndpp.errors import InvalidInputError, InvalidKernelError
 from ndpp.laws.catalogue import Catalogue
+from ndpp.linalg.scaling import EPS
 
 KernelLike = Callable[[Any, Any], Any]
 """f(A, B): the matrix of the values for all points of A and of B."""
-DIAGONAL_BLOCK = 64
-"""Points whose matrix is evaluated at a time for its diagonal, if nothing gives the diagonal."""
-RESIDUAL = 1e-12
-"""A residual below this part of the largest diagonal entry is nothing but rounding."""
+CHECKED = 64
+"""Points whose matrix is evaluated to check the function, and at a time for the diagonal if nothing gives it."""
+RESIDUAL = 1e-13
+"""A residual below this part of the largest diagonal entry is nothing but rounding, and counts as zero."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,19 +35,23 @@ class PointKernel(Catalogue):
 
     @classmethod
     def of(cls, function: KernelLike, points: Any, diagonal: Any, labels: Any) -> PointKernel:
-        """Check the arguments, and evaluate the diagonal if it is not given."""
+        """Check the arguments and some values, and evaluate the diagonal if it is not given."""
         if not callable(function):
-            raise InvalidInputError(f"must be a function of two arrays of points; got {function!r}", argument="function")
+            raise InvalidInputError(
+                f"must be a function of two arrays of points; got {function!r}", argument="function"
+            )
         if not hasattr(points, "shape") or hasattr(points, "iloc"):  # rows of a data frame are not points[rows]
             points = np.asarray(points)
         if not points.shape or not points.shape[0]:
-            raise InvalidInputError(f"must be an array of points, one per row; its shape is {points.shape}", argument="points")
+            raise InvalidInputError(
+                f"must be an array of points, one per row; its shape is {points.shape}", argument="points"
+            )
         n = int(points.shape[0])
         labels = check_labels(labels, n)
         if diagonal is None and (of_points := getattr(function, "diag", None)) is not None:
             diagonal = of_points(points)
         if diagonal is None:
-            blocks = [np.arange(i, min(i + DIAGONAL_BLOCK, n)) for i in range(0, n, DIAGONAL_BLOCK)]
+            blocks = [np.arange(i, min(i + CHECKED, n)) for i in range(0, n, CHECKED)]
             diagonal = np.concatenate([np.diagonal(_values(function, points, rows, rows)) for rows in blocks])
         diagonal = np.array(plain_array(diagonal, "diagonal"), np.float64)
         if diagonal.shape != (n,) or not np.isfinite(diagonal).all() or diagonal.min() < 0:
@@ -54,7 +59,9 @@ class PointKernel(Catalogue):
                 f"the diagonal must be {n} finite numbers ≥ 0, f(x, x) of every point; its shape is {diagonal.shape}, its least "
                 f"entry {diagonal.min(initial=np.inf):.3g}. The function must be positive semidefinite."
             )
-        return cls(n, labels, function=function, points=points, diagonal=diagonal)
+        kernel = cls(n, labels, function=function, points=points, diagonal=diagonal)
+        kernel.block(np.arange(min(n, CHECKED)))
+        return kernel
 
     def catalogue_ids(self, rows: IntArray) -> IntArray:
         """Return the items of these rows: every point is one."""
@@ -75,27 +82,33 @@ class PointKernel(Catalogue):
             )
         if (bad := np.abs(L) > (1 + allowed) * bound).any():
             i, j = np.argwhere(bad)[0]
-            raise not_definite(f"f is {L[i, j]:.6g} for the points {rows[i]} and {rows[j]}, above √(f(x, x) f(y, y)) = {bound[i, j]:.6g}")
+            raise not_definite(
+                f"f is {L[i, j]:.6g} for the points {rows[i]} and {rows[j]}, above √(f(x, x) f(y, y)) = {bound[i, j]:.6g}"
+            )
         return (L + L.T) / 2
 
 
 @dataclass(frozen=True, eq=False)
 class Pivoted:
-    """A pivoted Cholesky decomposition L = FᵀF + E with E ⪰ 0: the rows of F so far, the diagonal of E, and what the last row took of it."""
+    """A pivoted Cholesky decomposition L = FᵀF + E, E ⪰ 0, up to some rank.
+
+    ``residual`` is the diagonal of E, ``noise`` its rounding, and ``last`` what the last row of F took of its sum.
+    """
 
     F: FloatArray
     residual: FloatArray
+    noise: float
     last: float = 0.0
     is_complete: bool = False
 
     @classmethod
     def begin(cls, kernel: PointKernel) -> Pivoted:
         """Return the decomposition of rank zero."""
-        return cls(np.empty((0, kernel.n_items)), kernel.diagonal)
+        return cls(np.empty((0, kernel.n_items)), kernel.diagonal, RESIDUAL * float(kernel.diagonal.max()))
 
     def extended(self, kernel: PointKernel, rank: int) -> Pivoted:
         """Return the decomposition of this rank, or less if E is zero before: each pivot is the point with the largest E_ii. O(n rank²)."""
-        F, e, noise = np.empty((rank, kernel.n_items)), self.residual.copy(), RESIDUAL * kernel.diagonal.max()
+        F, e, noise = np.empty((rank, kernel.n_items)), self.residual.copy(), self.noise
         m, F[: len(self.F)], last = len(self.F), self.F, self.last
         while m < rank and e.max() > noise:
             look()
@@ -107,17 +120,22 @@ class Pivoted:
             e -= F[m] ** 2
             if (bad := e < -allowed * kernel.diagonal).any():
                 i = int(np.argmax(bad))
-                raise not_definite(f"given {m} points, the matrix of the points {pivot} and {i} has a negative determinant")
-            noise = max(noise, allowed**1.5 * kernel.diagonal.max())
+                raise not_definite(
+                    f"given {m} points, the matrix of the points {pivot} and {i} has a negative determinant"
+                )
+            noise = max(
+                noise, RESIDUAL * (allowed / np.sqrt(EPS)) ** 2 * float(kernel.diagonal.max())
+            )  # in single precision, too
             np.maximum(e, 0.0, out=e)
             e[pivot] = 0.0
             last, m = float(F[m] @ F[m]), m + 1
-        return Pivoted(F[:m], e, last, m == kernel.n_items or not e.max() > noise)
+        is_complete = not e.max() > noise
+        return Pivoted(F[:m], np.zeros_like(e) if is_complete else e, noise, last, is_complete)
 
 
 def tolerance_of(found: AnyArray) -> float:
     """Return half of the digits of what a function returned."""
-    return float(np.sqrt(np.finfo(found.dtype).eps)) if found.dtype.kind == "f" else 1e-8
+    return float(np.sqrt(np.finfo(found.dtype).eps)) if found.dtype.kind == "f" else float(np.sqrt(EPS))
 
 
 def not_definite(what: str) -> InvalidKernelError:
@@ -131,7 +149,9 @@ def not_definite(what: str) -> InvalidKernelError:
 def _values(function: KernelLike, points: Any, rows: IntArray, columns: IntArray) -> AnyArray:
     """Return f of these points, checked for its shape and for finite entries."""
     whole = len(rows) == points.shape[0]
-    found = np.asarray(plain_array(function(points if whole else points[rows], points[columns]), "what the function returns"))
+    found = np.asarray(
+        plain_array(function(points if whole else points[rows], points[columns]), "what the function returns")
+    )
     wanted = (len(rows), len(columns))
     if found.shape != wanted or found.dtype.kind not in "fiub":
         raise InvalidInputError(

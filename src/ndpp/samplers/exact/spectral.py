@@ -207,7 +207,10 @@ def draw_projection(
 
 
 def heads_table(p: FloatArray, q: FloatArray, most: int, others: FloatArray | None = None) -> FloatArray:
-    """Return P(j heads among the first i coins and others) for 0 ≤ i ≤ r, 0 ≤ j ≤ most; q is 1 − p, and others have j heads by ``others``."""
+    """Return P(j heads among the first i coins) for 0 ≤ i ≤ r, 0 ≤ j ≤ most; q is 1 − p.
+
+    ``others`` is the distribution of the heads of other coins, which count, too.
+    """
     heads = np.zeros((p.size + 1, most + 1))
     heads[0, 0] = 1.0
     if others is not None:
