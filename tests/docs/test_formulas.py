@@ -1007,19 +1007,19 @@ def test_reasons():
 
 
 class Points:
-    """L = VVᵀ of four points, a poor C, and what is drawn of it; Z is det(I + A), or e_k."""
+    """L = VVᵀ of three points, a poor C, and what is drawn of it; Z is det(I + A), or e_k."""
 
     rng = np.random.default_rng(5)
-    V = rng.normal(size=(4, 4))
+    V = rng.normal(size=(3, 3))
     L = V @ V.T
-    C = np.diag([2.0, 1.0, 0.5, 0.5]) + 0.1
-    subsets = tuple(S for j in range(5) for S in combinations(range(4), j))
+    C = np.diag([2.0, 1.0, 0.5]) + 0.1
+    subsets = tuple(S for j in range(4) for S in combinations(range(3), j))
 
     def __init__(self, size):
         self.size, step = size, 1e-5
-        units = [np.outer(a, b) for a in np.eye(4) for b in np.eye(4)]
+        units = [np.outer(a, b) for a in np.eye(3) for b in np.eye(3)]
         slopes = [(self.log_z(self.C + step * U) - self.log_z(self.C - step * U)) / (2 * step) for U in units]
-        self.G = np.reshape(slopes, (4, 4))
+        self.G = np.reshape(slopes, (3, 3))
         self.G = (self.G + self.G.T) / 2
         self.l = np.einsum("ij,jk,ik->i", self.V, self.G, self.V)
         self.s, self.rho = self.l.sum(), 2.0 * self.l.sum()
@@ -1035,9 +1035,9 @@ class Points:
         sigma = list(sigma)
         return self.L[np.ix_(sigma, sigma)] / (self.rho * np.sqrt(np.outer(self.p[sigma], self.p[sigma])))
 
-    def beta(self, sigma):
+    def beta(self, tilde, t):
         trace = np.trace(self.G @ self.C)
-        return np.exp(self.log_z(self.tilde(sigma)) - self.log_z(self.C) + trace - len(sigma) * self.s / self.rho)
+        return np.exp(self.log_z(tilde) - self.log_z(self.C) + trace - t * self.s / self.rho)
 
 
 POINTS = [Points(None), Points(2)]
@@ -1045,9 +1045,9 @@ POINTS = [Points(None), Points(2)]
 
 def test_function_tangent():
     r"""G = \nabla \log Z(C), \qquad l_i = v_i^\top G v_i, \qquad s = \sum_i l_i, \qquad p_i = \frac{l_i}{s} ."""
-    same(POINTS[0].G, np.linalg.inv(np.eye(4) + POINTS[0].C), tolerance=1e-6)
+    same(POINTS[0].G, np.linalg.inv(np.eye(3) + POINTS[0].C), tolerance=1e-6)
     C = POINTS[1].C
-    same(POINTS[1].G, (np.trace(C) * np.eye(4) - C) / np.exp(POINTS[1].log_z(C)), tolerance=1e-6)  # of log e_2
+    same(POINTS[1].G, (np.trace(C) * np.eye(3) - C) / np.exp(POINTS[1].log_z(C)), tolerance=1e-6)  # of log e_2
     for points in POINTS:
         assert points.l.min() > 0
         same(points.s, np.trace(points.G @ points.V.T @ points.V))
@@ -1057,19 +1057,19 @@ def test_function_chance():
     r"""\beta(\sigma) = \frac{Z(\tilde L)}{Z(C)}\, \exp\!\Big(\!\operatorname{tr}(GC) - \frac{ts}{\rho}\Big) ;"""
     rng = np.random.default_rng(0)
     for points in POINTS:
-        drawn = [points.beta(rng.choice(4, size=t, p=points.p)) for t in rng.integers(2, 14, size=200)]
+        drawn = [points.beta(points.tilde(rng.choice(3, size=t, p=points.p)), t) for t in rng.integers(2, 14, size=200)]
         assert 0.2 < max(drawn) <= 1 + 1e-6
 
 
 def chance_of_sets(points, most):
     """P(accepted, S) for every S, by all numbers of points, up to ``most`` of them, as weights of the counts of each point."""
     rate, found = points.rho * np.exp(points.s / points.rho), dict.fromkeys(points.subsets, 0.0)
-    for counts in product(range(most), repeat=4):
+    for counts in product(range(most), repeat=3):
         times = np.array(counts)  # independent Poisson variables
         weight = np.prod([np.exp(-rate * p) * (rate * p) ** c / factorial(c) for p, c in zip(points.p, counts)])
-        beta = points.beta(np.repeat(np.arange(4), times)) if times.sum() >= (points.size or 0) else 0.0
         scale = np.sqrt(times / (points.rho * points.p))
         merged = points.L * np.outer(scale, scale)
+        beta = points.beta(merged, times.sum())  # the nonzero eigenvalues are those of L̃
         sets = [S for S in points.subsets if points.size in (None, len(S))]
         shares = np.array([minor(merged, S) if S else 1.0 for S in sets])
         for S, share in zip(sets, shares / max(shares.sum(), 1e-300)):
@@ -1081,7 +1081,7 @@ def test_function_accepted():
     r"""\Pr(\text{accepted}) = \frac{Z(L)}{Z(C)} \exp\!\Big(\!\operatorname{tr}(GC) - \rho\big(e^{s/\rho} - 1\big)\Big) ."""
     for points in POINTS:
         points.rho = 0.7 * points.s
-        found, total = chance_of_sets(points, 9), 0.0
+        found, total = chance_of_sets(points, 13), 0.0
         trace, rest = np.trace(points.G @ points.C), points.rho * (np.exp(points.s / points.rho) - 1)
         factor = np.exp(trace - rest - points.log_z(points.C))
         for S, value in found.items():

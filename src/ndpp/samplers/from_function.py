@@ -265,7 +265,7 @@ def log_weight(L: FloatArray, size: int | None) -> float:
             return 2 * float(np.log(np.linalg.cholesky(np.eye(len(L)) + L).diagonal()).sum())
         except np.linalg.LinAlgError:
             raise not_definite(f"the matrix of {len(L)} points has a negative eigenvalue") from None
-    chance, log_det, _ = _coins(np.linalg.eigvalsh(L))
+    chance, log_det, _ = _coins(np.asarray(np.linalg.eigvalsh(L), np.float64))
     return log_det + _log(heads_table(chance, 1 - chance, size)[-1, -1])
 
 
