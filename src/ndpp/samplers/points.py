@@ -18,7 +18,7 @@ from ndpp.linalg.scaling import EPS
 
 KernelLike = Callable[[Any, Any], Any]
 """f(A, B): the matrix of the values for all points of A and of B."""
-CHECKED = 64
+CHECKED = 256
 """Points whose matrix is evaluated to check the function, and at a time for the diagonal if nothing gives it."""
 RESIDUAL = 1e-13
 """A residual below this part of the largest diagonal entry is nothing but rounding, and counts as zero."""
