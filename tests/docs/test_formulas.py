@@ -8,7 +8,7 @@ been changed. What the formulas are about is computed here in the plainest way, 
 from __future__ import annotations
 
 import re
-from itertools import combinations
+from itertools import combinations, product
 from math import factorial
 from pathlib import Path
 
@@ -1011,6 +1011,106 @@ def test_reasons():
     own = laws @ holds([a], SUBSETS)
     mission = posterior @ (own / (1 - own) / popularity)
     same(mixture[larger] / mixture[at], popularity * mission)
+
+
+# -- kernels given by a function -------------------------------------------------------------------------------------------------------
+
+
+class Points:
+    """L = VVᵀ of three points, a poor C, and what is drawn of it; Z is det(I + A), or e_k."""
+
+    rng = np.random.default_rng(5)
+    V = rng.normal(size=(3, 3))
+    L = V @ V.T
+    C = np.diag([2.0, 1.0, 0.5]) + 0.1
+    subsets = tuple(S for j in range(4) for S in combinations(range(3), j))
+
+    def __init__(self, size):
+        self.size, step = size, 1e-5
+        units = [np.outer(a, b) for a in np.eye(3) for b in np.eye(3)]
+        slopes = [(self.log_z(self.C + step * U) - self.log_z(self.C - step * U)) / (2 * step) for U in units]
+        self.G = np.reshape(slopes, (3, 3))
+        self.G = (self.G + self.G.T) / 2
+        self.l = np.einsum("ij,jk,ik->i", self.V, self.G, self.V)
+        self.s, self.rho = self.l.sum(), 2.0 * self.l.sum()
+        self.p = self.l / self.s
+
+    def log_z(self, A):
+        if self.size is None:
+            return np.log(np.linalg.det(np.eye(len(A)) + A))
+        total = sum(minor(A, S) for S in combinations(range(len(A)), self.size))
+        return np.log(total) if total > 1e-12 else -np.inf
+
+    def tilde(self, sigma):
+        sigma = list(sigma)
+        return self.L[np.ix_(sigma, sigma)] / (self.rho * np.sqrt(np.outer(self.p[sigma], self.p[sigma])))
+
+    def beta(self, tilde, t):
+        trace = np.trace(self.G @ self.C)
+        return np.exp(self.log_z(tilde) - self.log_z(self.C) + trace - t * self.s / self.rho)
+
+
+POINTS = [Points(None), Points(2)]
+
+
+def test_function_tangent():
+    r"""G = \nabla \log Z(C), \qquad l_i = v_i^\top G v_i, \qquad s = \sum_i l_i, \qquad p_i = \frac{l_i}{s} ."""
+    same(POINTS[0].G, np.linalg.inv(np.eye(3) + POINTS[0].C), tolerance=1e-6)
+    C = POINTS[1].C
+    same(POINTS[1].G, (np.trace(C) * np.eye(3) - C) / np.exp(POINTS[1].log_z(C)), tolerance=1e-6)  # of log e_2
+    for points in POINTS:
+        assert points.l.min() > 0
+        same(points.s, np.trace(points.G @ points.V.T @ points.V))
+
+
+def test_function_chance():
+    r"""\beta(\sigma) = \frac{Z(\tilde L)}{Z(C)}\, \exp\!\Big(\!\operatorname{tr}(GC) - \frac{ts}{\rho}\Big) ;"""
+    rng = np.random.default_rng(0)
+    for points in POINTS:
+        drawn = [points.beta(points.tilde(rng.choice(3, size=t, p=points.p)), t) for t in rng.integers(2, 14, size=200)]
+        assert 0.2 < max(drawn) <= 1 + 1e-6
+
+
+def chance_of_sets(points, most):
+    """P(accepted, S) for every S, by all numbers of points, up to ``most`` of them, as weights of the counts of each point."""
+    rate, found = points.rho * np.exp(points.s / points.rho), dict.fromkeys(points.subsets, 0.0)
+    for counts in product(range(most), repeat=3):
+        times = np.array(counts)  # independent Poisson variables
+        weight = np.prod([np.exp(-rate * p) * (rate * p) ** c / factorial(c) for p, c in zip(points.p, counts)])
+        scale = np.sqrt(times / (points.rho * points.p))
+        merged = points.L * np.outer(scale, scale)
+        beta = points.beta(merged, times.sum())  # the nonzero eigenvalues are those of L̃
+        sets = [S for S in points.subsets if points.size in (None, len(S))]
+        shares = np.array([minor(merged, S) if S else 1.0 for S in sets])
+        for S, share in zip(sets, shares / max(shares.sum(), 1e-300)):
+            found[S] += weight * beta * share
+    return found
+
+
+def test_function_accepted():
+    r"""\Pr(\text{accepted}) = \frac{Z(L)}{Z(C)} \exp\!\Big(\!\operatorname{tr}(GC) - \rho\big(e^{s/\rho} - 1\big)\Big) ."""
+    for points in POINTS:
+        points.rho = 0.7 * points.s
+        found, total = chance_of_sets(points, 13), 0.0
+        trace, rest = np.trace(points.G @ points.C), points.rho * (np.exp(points.s / points.rho) - 1)
+        factor = np.exp(trace - rest - points.log_z(points.C))
+        for S, value in found.items():
+            expected = (minor(points.L, S) if S else 1.0) if points.size in (None, len(S)) else 0.0
+            same(value, factor * expected, tolerance=1e-3)
+            total += value
+        same(total, factor * np.exp(points.log_z(points.L)), tolerance=1e-3)
+
+
+def test_function_places():
+    r"""\sum_{t \ge j} e^{-\rho e^{s/\rho}} \frac{(\rho e^{s/\rho})^t}{t!}\, e^{-ts/\rho}\, \frac{t!}{(t-j)!}\, \rho^{-j}
+    = \exp\!\big(\rho - \rho e^{s/\rho}\big),"""
+    for s, rho, j in ((2.0, 3.0, 0), (2.0, 3.0, 4), (1.0, 0.7, 2)):
+        rate = rho * np.exp(s / rho)
+        terms = [
+            np.exp(-rate - t * s / rho) * rate**t / factorial(t) * factorial(t) / factorial(t - j) * rho**-j
+            for t in range(j, 90)
+        ]
+        same(sum(terms), np.exp(rho - rate))
 
 
 # -- the pages -------------------------------------------------------------------------------------------------------------------------

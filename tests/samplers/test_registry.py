@@ -14,7 +14,7 @@ import ndpp.samplers
 from kernels import BY_NAME
 from ndpp import LowRankKernel
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, NDPPError
-from ndpp.samplers import SpanningTrees, registry
+from ndpp.samplers import FromFunction, SpanningTrees, registry
 from ndpp.samplers.base import Sampler
 from ndpp.samplers.registry import SAMPLERS, Request, SetSizes
 
@@ -25,8 +25,8 @@ every_sampler = pytest.mark.parametrize("spec", SAMPLERS, ids=lambda spec: spec.
 def test_every_sampler_of_the_package_is_there_once():
     exported = {value for name in ndpp.samplers.__all__ if isinstance(value := getattr(ndpp.samplers, name), type)}
     classes = {cls for spec in SAMPLERS for cls in (spec.cls, spec.any_size_cls, *spec.other_laws) if cls}
-    of_graphs = {SpanningTrees}  # which take no kernel
-    assert {cls for cls in exported if issubclass(cls, Sampler)} - {Sampler} - of_graphs == classes
+    others = {Sampler, FromFunction, SpanningTrees}  # the last two take no kernel
+    assert {cls for cls in exported if issubclass(cls, Sampler)} - others == classes
     ups = {cls for cls in exported if hasattr(cls, "prepare") and not issubclass(cls, Sampler)}
     assert {type(spec.up) for spec in SAMPLERS if spec.up is not None} == ups
     for field in ("name", "label", "expression", "summary"):

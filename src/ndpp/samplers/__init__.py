@@ -6,6 +6,7 @@ from ndpp.samplers.base import Draw, Draws, Engines, Monitor, Sampler
 from ndpp.samplers.cholesky import Cholesky
 from ndpp.samplers.clock import Clock
 from ndpp.samplers.exact import Exact
+from ndpp.samplers.from_function import FromFunction
 from ndpp.samplers.naive import Naive
 from ndpp.samplers.proposer import Proposer
 from ndpp.samplers.rejection import Rejection
@@ -19,6 +20,7 @@ __all__ = [
     "Draw",
     "Draws",
     "Exact",
+    "FromFunction",
     "Monitor",
     "Naive",
     "NaiveUp",

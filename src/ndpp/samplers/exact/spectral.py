@@ -206,10 +206,15 @@ def draw_projection(
     return ProjectedItems(items, done, proposals, largest)
 
 
-def heads_table(p: FloatArray, q: FloatArray, most: int) -> FloatArray:
-    """Return P(j heads among the first i coins) for 0 ≤ i ≤ r, 0 ≤ j ≤ most; q is 1 − p."""
+def heads_table(p: FloatArray, q: FloatArray, most: int, others: FloatArray | None = None) -> FloatArray:
+    """Return P(j heads among the first i coins) for 0 ≤ i ≤ r, 0 ≤ j ≤ most; q is 1 − p.
+
+    ``others`` is the distribution of the heads of other coins, which count, too.
+    """
     heads = np.zeros((p.size + 1, most + 1))
     heads[0, 0] = 1.0
+    if others is not None:
+        heads[0] = others
     for i in range(p.size):
         np.multiply(heads[i], q[i], out=heads[i + 1])
         heads[i + 1, 1:] += heads[i, :-1] * p[i]
