@@ -51,7 +51,7 @@ def pair_probabilities(self: Any, items: Any, **conditions: Unpack[Conditions]) 
         problem = f"must be a flat sequence of items, or pairs of them; got {items!r:.60}"
         raise InvalidInputError(problem, argument="items")
     law = self._under(**conditions)
-    each = law._component_inclusions()
+    each = law.inclusion_table.T
     if len(shape) == 1:
         ids = check_items(items, law)
         out = _both_in(law, ids, ids, each)
