@@ -23,13 +23,12 @@ from ndpp.laws.patterns import Patterns
 from ndpp.learning.base import BasketModel, estimator, number
 from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.classes import Shape, seconds_of_start, start
-from ndpp.learning.contest import PILOT
 from ndpp.learning.context import check_context, learn_context
 from ndpp.learning.families import FamilyData, find_families, find_patterns
 from ndpp.learning.mixture_objective import PATTERNS, MixtureObjective, pattern_tensors
 from ndpp.learning.run import OutOfTime, TrainingRun
 from ndpp.learning.tied import MixtureParameters
-from ndpp.learning.trainer import Trainer
+from ndpp.learning.trainer import PILOT, Trainer
 from ndpp.metrics.models import occurrences
 
 OCCURRENCES, MAX_COMPONENTS, MAX_RANK, MAX_FACTORS = 150, 400, 128, 48
