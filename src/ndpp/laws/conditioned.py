@@ -317,7 +317,7 @@ class Conditioned(Law):
                     with suppress(*NO_SUCH_SETS):  # then p is rounding
                         row[:] = p * self.inclusion_probabilities(given=[item])[second]
         else:
-            drawn = self._drawn.to_csr()
+            drawn = self._drawn.to_csr().astype(float)
             both = (drawn[:, first].T @ drawn[:, second]).toarray() / N_DRAWN
             self._say_estimated(both)
         return np.asarray(both - (inside[first] * self.weights) @ inside[second].T)
