@@ -219,9 +219,9 @@ def _report(output: Path, kind: Kind, law: Law, about: dict[str, Any]) -> Report
         largest = ", ".join(f"{one.name} ({one.share:.0%})" for one in found[:SHOWN])
         notes.append(f"{len(law.weights)} components, grouped into {len(found)} missions: {largest}, …")
         data |= {"components": len(law.weights), "missions": [asdict(one) for one in found]}
-    if reached := about.get("candidates"):
+    elif reached := about.get("candidates"):
         values = ", ".join(f"{name} {value:.4g}" for name, value in reached.items())
-        notes.append(f"validation log-likelihood by candidate: {values}")
+        notes.append(f"validation log-likelihood of each start: {values}")
     header = ("model", "epochs", "ended", "validation log-likelihood", "of independent items")
     scores = about["validation_log_likelihood"], about["independent_log_likelihood"]
     return Report(data, Table(header, [(path, about["epochs"], about["ended"], *scores)]), notes=notes)

@@ -75,7 +75,12 @@ class Contest(Generic[P]):
         self.candidates = {self._leader: self.lead} if is_over else self._near()
 
     def _note(self) -> None:
+        """Note what the candidates have reached by now."""
         self.reached |= {name: trainer.best_value for name, trainer in self.candidates.items()}
+
+    def _verdict(self) -> str:
+        """Return what is said when candidates leave."""
+        return ""
 
     def _near(self) -> dict[str, Trainer[P]]:
         """Return the candidates that stay in the pilot."""
@@ -89,8 +94,8 @@ class Contest(Generic[P]):
         Every epoch writes a checkpoint. Ctrl-C ends training with the best parameters so far, as the end of the time does.
         """
         settings, steps, is_interrupted = self.lead.settings, [self.lead.n_steps] * len(self.candidates), False
-        last, done = settings.max_epochs, len(self.lead.history)
-        total, left = (int(left_of(steps, done, settings)) for done in (0, done))
+        last = settings.max_epochs
+        total, left = (int(left_of(steps, done, settings)) for done in (0, len(self.lead.history)))
         try:
             with progress_bar(total, f"epoch 1 of {last}", done=total - left, show=run.progress, left="at most") as bar:
                 while self.ended is None:
@@ -101,7 +106,7 @@ class Contest(Generic[P]):
                     run.keep(self.state())
                     now = self.lead.history[-1]
                     told = f"epoch {now['epoch']} of {last}, loss {now['loss']:.3f}, validation {now['validation']:.3f}"
-                    told += f"; {self._told_reached()}" if len(self.candidates) < n_before else ""
+                    told += self._verdict() if len(self.candidates) < n_before else ""
                     bar.tell(told, told + self._remaining())
                     run.spoke = time.monotonic()
         except KeyboardInterrupt:
@@ -119,10 +124,6 @@ class Contest(Generic[P]):
             stacklevel=3,  # where fit was called
         )
         return "interrupted"
-
-    def _told_reached(self) -> str:
-        """Return what every candidate reached, in words."""
-        return "reached: " + ", ".join(f"{name} {value:.3f}" for name, value in self.reached.items())
 
     def _remaining(self) -> str:
         """Return what a line about an epoch says of time: how long it took, and how long training still takes at most."""
@@ -169,6 +170,9 @@ class Starts(Contest[P]):
 
     def _near(self) -> dict[str, Trainer[P]]:
         return self.candidates
+
+    def _verdict(self) -> str:
+        return "; reached: " + ", ".join(f"{name} {value:.3f}" for name, value in self.reached.items())
 
 
 class _Steps:

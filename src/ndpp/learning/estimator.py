@@ -104,12 +104,9 @@ class LowRankDPP(BasketModel[int, Parameters]):
     ) -> Mapping[str, Objective[Parameters]]:
         settings = (*self._penalties(), number(self.noise, "noise"), self.device, self._dtype())
         n = self._restarts()
-        return {
-            "kernel" if n == 1 else f"start {i + 1}": KernelObjective(
-                self._form(), self._start(), *settings, shape, training, held_out, run.seed + i
-            )
-            for i in range(n)
-        }
+        parts = self._form(), self._start(), *settings, shape, training, held_out
+        names = ["kernel"] if n == 1 else [f"start {i + 1}" for i in range(n)]
+        return {name: KernelObjective(*parts, run.seed + i) for i, name in enumerate(names)}
 
     def _restarts(self) -> int:
         return check_count(self.n_restarts, "n_restarts", least=1)

@@ -95,7 +95,7 @@ class MixtureNDPP(BasketModel[Shape, MixtureParameters]):
         What each column of context gained, in log-likelihood per validation basket, and whether it was kept; empty without context.
     penalties_ : tuple of float
         What ``penalty`` and ``tie_penalty`` were raised to.
-    history_, validation_score_, baseline_, baseline_score_, ended_, n_iter_, n_features_in_, n_baskets_, labels_
+    history_, validation_score_, reached_, baseline_, baseline_score_, ended_, n_iter_, n_features_in_, n_baskets_, labels_
         As in :class:`NDPP`.
 
     Examples
