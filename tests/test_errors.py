@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -87,6 +88,33 @@ def test_messages_are_made_from_fields():
     assert (
         str(errors.InvalidInputError("the label '{x}' is odd")) == "the label '{x}' is odd"
     )  # only advice is filled in
+
+
+PLANE = ndpp.LowRankKernel(np.eye(4)[:, :2] + 0.1)
+
+
+def test_a_size_above_the_rank_comes_with_what_lifts_it():
+    kernel, told = PLANE, r"rank of the kernel, 2; size 3 was asked for. Larger sets need a background=…, L = diag\("
+    for ask in (kernel.sample, kernel.inclusion_probabilities, partial(ndpp.greedy_map, kernel)):
+        with pytest.raises(errors.ImpossibleSizeError, match=told):
+            ask(size=3)
+    larger = ndpp.LowRankKernel(kernel.X, background=np.full(4, 0.1)).sample(size=3, rng=0)
+    assert larger.sizes.tolist() == [3]
+
+
+@pytest.mark.parametrize(
+    ("law", "size"),
+    [
+        (PLANE, 5),
+        (PLANE.restrict([0, 1]), 3),
+        (ndpp.LowRankKernel(PLANE.X, background=[0.5, 0.0, 0.0, 0.0]), 4),
+        (ndpp.Mixture([PLANE, PLANE], [0.5, 0.5]), 3),
+    ],
+    ids=["more than all items", "all items that can occur", "with a background", "mixture"],
+)
+def test_a_size_that_no_background_allows_comes_without_it(law, size):
+    with pytest.raises(errors.ImpossibleSizeError, match=rf"no set is larger than .*; size {size} was asked for$"):
+        law.inclusion_probabilities(size)
 
 
 def test_an_unknown_label_comes_with_labels_like_it():

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from string import Formatter
-from typing import Any
+from typing import Any, ClassVar
 
 MAX_COMPARED_LABELS = 20_000
 """With more labels than this, similar ones are not searched for; the search takes about 10 µs per label."""
@@ -24,13 +24,16 @@ class Names(Formatter):
     'Name the format=…, or read labels with as_labels=True'
     """
 
+    phrases: ClassVar[Mapping[str, str]] = {"background": "a background=…, L = diag(background) + X W Xᵀ"}
+    """How to set an argument, if that takes more than its name."""
+
     def argument(self, argument: str) -> str:
         """Return the name of an argument."""
         return argument
 
     def setting(self, argument: str, value: str) -> str:
         """Return how to set an argument, to any value if ``value`` is empty."""
-        return f"{argument}={value or '…'}"
+        return self.phrases.get(argument) or f"{argument}={value or '…'}"
 
     def get_field(self, field_name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[str, str]:
         """Return the name in braces as its own value."""

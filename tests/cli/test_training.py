@@ -300,3 +300,15 @@ def test_a_file_of_single_items_is_doubtful(call, tmp_path):
     assert done.code == 0
     assert "ndpp: warning: 30 of 30 baskets hold a single item" in done.err
     assert "--basket" in done.err
+
+
+def test_several_starts_are_told(call, models, tmp_path):
+    words = ["fit", models / "orders.csv", "-o", tmp_path / "m", "--rank", 6, "--restarts", 2, "--max-epochs", 4]
+    done = call(*words, "--model", "symmetric")
+    reached = ndpp.load_metadata(tmp_path / "m")["candidates"]
+    best = max(reached, key=reached.get)
+    assert list(reached) == ["start 1", "start 2"]
+    assert "; reached: start 1 -" in next(line for line in done.err.splitlines() if line.startswith("epoch 3 of 4"))
+    assert f"{best} {reached[best]:.4g}" in done.out
+    refused = call(*words[:3], tmp_path / "n", "--restarts", 2)
+    assert "--restarts is not an option of --model mixture" in refused.err

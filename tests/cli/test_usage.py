@@ -130,6 +130,10 @@ def test_wrong_usage(call, shelf, models, words, told):
         (["sample", "PLAIN", "--given", "²"], "'²' is not an item id"),
         (["sample", "PLAIN", "--given", "99"], "unknown item id 99"),
         (["sample", "SHELF", "--size", "40"], "no set is larger than the rank"),
+        (
+            ["sample", "PLAIN", "--size", "9"],
+            "Larger sets need a kernel of a larger rank, or a mixture; see `ndpp fit --help`.",
+        ),
         (["sample", "SHELF", "-g", "tea", "-x", "tea"], "'tea' is both given and excluded; it can be one of them"),
         (["map", "SHELF", "-k", "3", "-g", "3", "-x", "3", "--ids"], "'tomato sauce' is both given and excluded"),
         (["complete", "SHELF", "MODELS/orders.csv", "--add", "8"], "would have 13 items; no basket of this model has"),

@@ -237,7 +237,7 @@ def test_greedy_speaks_in_catalogue_ids() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"size": 5}, ImpossibleSizeError, "larger than the rank of the kernel, 4; got size 5"),
+        ({"size": 5}, ImpossibleSizeError, "larger than the rank of the kernel, 4; size 5 was asked for"),
         ({"size": -1}, InvalidInputError, "size must be at least 0; got -1"),
         ({"size": 2.0}, InvalidInputError, "size must be an integer"),
         ({"size": 1, "given": [0, 1]}, ImpossibleSizeError, "2 are given, but size is 1"),

@@ -128,7 +128,7 @@ def test_where_rounding_matters_the_careful_run_goes_on():
         for j in range(4):
             best = max(exact([*run[:j], a]) for a in set(range(12)) - set(run[:j]))
             assert exact(run[: j + 1]) >= best * (1 - mp.mpf(10) ** -5)
-    with pytest.raises(ImpossibleSizeError, match="larger than the rank of the kernel, 8; got size 9"):
+    with pytest.raises(ImpossibleSizeError, match="larger than the rank of the kernel, 8; size 9 was asked for"):
         ndpp.greedy_map(kernel, 9)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 
 import ndpp
 from goodness import checks_made
-from ndpp.errors import ImpossibleSizeError, InvalidInputError, UnknownItemError
+from ndpp.errors import ImpossibleSizeError, InvalidInputError, PrecisionWarning, UnknownItemError
 from ndpp.laws import moments
 
 RNG = np.random.default_rng(0)
@@ -54,6 +56,39 @@ def test_many_listed_pairs(monkeypatch: pytest.MonkeyPatch):
     )
     assert MIXTURE.pair_probabilities(np.empty((0, 2), int)).shape == (0,)
     assert MIXTURE.pair_probabilities([]).shape == (0, 0)
+
+
+@pytest.mark.parametrize("law", [KERNEL, MIXTURE], ids=["kernel", "mixture"])
+def test_pairs_of_a_size_cost_a_question_for_each_item(law, monkeypatch: pytest.MonkeyPatch):
+    asked, inclusions = [], ndpp.laws.conditioned.Conditioned.inclusion_probabilities
+
+    def counted(self: object, *args: object, **conditions: object) -> object:
+        asked.append(conditions)
+        return inclusions(self, *args, **conditions)
+
+    monkeypatch.setattr(ndpp.laws.conditioned.Conditioned, "inclusion_probabilities", counted)
+    found = law.pair_probabilities(range(8), size=3)
+    assert len(asked) == 8
+    np.testing.assert_allclose(found, found.T, atol=1e-14)
+    np.testing.assert_allclose(found.sum(axis=0), 3 * np.diag(found), atol=1e-13)  # each item is with two others
+    one = law.pair_probabilities([[4, 0], [4, 5], [4, 7]], size=3)
+    assert len(asked) == 9  # what is shorter: one item, and three others
+    np.testing.assert_allclose(one, found[4, [0, 5, 7]], atol=1e-14)
+
+
+def test_pairs_under_limits_that_have_no_exact_answer():
+    limit = ndpp.Limit(dict(enumerate(np.sqrt(np.arange(2.0, 10.0)))), most=5.0)
+    with pytest.warns(PrecisionWarning, match="estimated from 1000 samples"):
+        found = KERNEL.pair_probabilities(range(8), limits=limit)
+    sets = [S for k in range(5) for S in combinations(range(8), k) if sum(np.sqrt(a + 2.0) for a in S) <= 5.0]
+    weights = np.exp(KERNEL.log_probs(sets))
+    inside = np.array([[a in S for a in range(8)] for S in sets])
+    expected = (weights[:, None] * inside).T @ inside / weights.sum()
+    assert np.array_equal(found, found.T)
+    checks_made["mean"] += 1
+    spread = np.sqrt(expected * (1 - expected) / 1000)
+    assert (np.abs(found - expected) <= 4.5 * spread + 1e-12).all()
+    assert not (np.abs(found.diagonal()[::-1] - expected.diagonal()) <= 4.5 * spread.diagonal()).all()
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,21 @@ def test_inclusion_probabilities(case: Case):
             assert error <= TOLERANCE, f"given {given}: {error:.2g}"
 
 
+def pair_error(kernel: LowRankKernel, exact: oracles.ExactLaw, size: int, items: tuple[int, ...]) -> float:
+    """The largest error of P(a, b ∈ S | |S| = size)."""
+    single = exact.inclusion(())[size]
+    expected = [[float(single[a] * exact.inclusion((a,))[size][b]) if single[a] else 0.0 for b in items] for a in items]
+    return float(np.abs(kernel.pair_probabilities(items, size=size) - expected).max())
+
+
+@pytest.mark.parametrize("case", [*MILD[:2], MEDIUM[0], WIDE[2]], ids=str)
+def test_pair_probabilities_of_a_size(case: Case):
+    exact = oracles.exact_law(case.X, case.W)
+    for size in range(1, (rank_of(case) if case in MILD else rank_of(case) // 2) + 1):
+        error = pair_error(case.kernel, exact, size, (0, 3, 4, 9))
+        assert error <= TOLERANCE, f"size {size}: {error:.2g}"
+
+
 # ---- never silent ---------------------------------------------------------------------------------------------------
 
 
@@ -154,6 +169,14 @@ def test_lost_digits_are_said(case: Case):
             error = _unless_said(inclusion_error, kernel, expected, size, given)
             silent += [(f"inclusion, size {size}, given {given}", error)] if not error <= SAID else []
     assert not silent, f"{len(silent)} silent errors; the worst: {max(silent, key=lambda pair: pair[1])}"
+
+
+@pytest.mark.parametrize("case", _hard_cases()[::4], ids=str)
+def test_lost_digits_of_pairs_are_said(case: Case):
+    exact = oracles.exact_law(case.X, case.W)
+    sizes = [size for size in exact.inclusion(()) if size is not None and size > 1]
+    errors = {size: _unless_said(pair_error, case.kernel, exact, size, (0, 1, 5)) for size in sizes}
+    assert not {size: error for size, error in errors.items() if not error <= SAID}
 
 
 def _log_error(kernel: LowRankKernel, exact: oracles.ExactLaw, size: int) -> float:

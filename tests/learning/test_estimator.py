@@ -424,6 +424,7 @@ def test_other_labels_at_scoring_time():
         ({"init": "uniform"}, "init must be"),
         ({"device": "cuda"}, "no CUDA"),
         ({"max_epochs": 0}, "max_epochs must be at least 1"),
+        ({"n_restarts": 0}, "n_restarts must be at least 1; got 0"),
     ],
 )
 def test_bad_parameters(change: dict[str, Any], message: str, baskets: Baskets, monkeypatch: pytest.MonkeyPatch):

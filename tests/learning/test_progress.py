@@ -19,9 +19,9 @@ from ndpp._progress import ProgressBar
 from ndpp._stop import look
 from ndpp.errors import ModelFileError, TrainingInterruptedWarning
 from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, checkpoint, contest, run
-from ndpp.learning.contest import PILOT, Contest
+from ndpp.learning.contest import Contest
 from ndpp.learning.mixture_objective import MixtureObjective
-from ndpp.learning.trainer import Trainer
+from ndpp.learning.trainer import PILOT, Trainer
 
 rng = np.random.default_rng(0)
 BASKETS = Baskets.from_csr(sparse.csr_array((rng.random((400, 12)) < 0.3).astype(int)))

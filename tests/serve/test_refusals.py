@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import ndpp
-from ndpp.serve import limits
+from ndpp.serve import limits, problems
 
 
 def detail_of(error: type[Exception], call) -> str:
@@ -43,6 +43,14 @@ def test_what_cannot_be_answered_is_told_in_the_words_of_the_library(api, path, 
     assert response.status_code == 422
     assert response.json()["type"] == f"urn:ndpp:problem:{kind}"
     assert words in response.json()["detail"]
+
+
+def test_a_size_above_the_rank_comes_with_what_lifts_it():
+    with pytest.raises(ndpp.errors.ImpossibleSizeError) as raised:
+        ndpp.LowRankKernel([[1.0], [2.0]]).check_size(2)
+    problem = problems.of(raised.value)
+    assert problem is not None
+    assert problem["detail"].endswith("Larger sets need another model: a kernel of a larger rank, or a mixture.")
 
 
 @pytest.mark.parametrize(

@@ -41,15 +41,16 @@ SHOWN = 3
 """Missions that are named at the end."""
 
 
-def _setting(help: str, least: float | None = None, metavar: str = "N") -> OptionInfo:
+def _setting(help: str, least: float | None = None, metavar: str = "N", *names: str) -> OptionInfo:
     """Declare an option for a parameter of the estimators."""
-    return o.word(help, metavar=metavar, least=least, panel="Training (default: the estimator's own)")
+    return o.word(help, *names, metavar=metavar, least=least, panel="Training (default: the estimator's own)")
 
 
 FRACTION = "Share of the baskets that decides when training ends, without --validation."
 GROUPS = "mixture: auto, none, or a table with the columns item and family."
 INIT = "kernels: where training starts: popularity or literature; published also trains as the literature does."
 SKEW = "ndpp, ondpp: share of the columns by which items attract each other."
+RESTARTS = "kernels: random starts, of which the best after three epochs goes on; more help where the rank is low."
 DROP = "kernels: what to do about baskets larger than the rank."
 KINDS = (
     "mixture: missions with ties between items; a single kernel is faster to fit and less accurate: ndpp, where items attract and "
@@ -90,6 +91,7 @@ class FitSettings:
     beta: Annotated[float | None, _setting("ndpp, ondpp: weight of the penalty on the skew part.")] = None
     gamma: Annotated[float | None, _setting("ondpp: weight of the rejection sampler's proposals.")] = None
     init: Annotated[str | None, _setting(INIT, metavar="NAME")] = None
+    n_restarts: Annotated[int | None, _setting(RESTARTS, 1, "N", "--restarts")] = None
     oversize: Annotated[str | None, _setting(DROP, metavar="drop|raise")] = None
     epochs: Annotated[int | None, typer.Option(hidden=True, min=1)] = None
 
@@ -217,6 +219,9 @@ def _report(output: Path, kind: Kind, law: Law, about: dict[str, Any]) -> Report
         largest = ", ".join(f"{one.name} ({one.share:.0%})" for one in found[:SHOWN])
         notes.append(f"{len(law.weights)} components, grouped into {len(found)} missions: {largest}, …")
         data |= {"components": len(law.weights), "missions": [asdict(one) for one in found]}
+    elif reached := about.get("candidates"):
+        values = ", ".join(f"{name} {value:.4g}" for name, value in reached.items())
+        notes.append(f"validation log-likelihood of each start: {values}")
     header = ("model", "epochs", "ended", "validation log-likelihood", "of independent items")
     scores = about["validation_log_likelihood"], about["independent_log_likelihood"]
     return Report(data, Table(header, [(path, about["epochs"], about["ended"], *scores)]), notes=notes)

@@ -34,7 +34,13 @@ ARGUMENTS: ContextVar[Sequence[str]] = ContextVar("arguments", default=())
 FAILED = 1
 PAUSE = 0.1
 """Seconds after which an interrupt that was lost is raised again."""
-ALIASES = {"format": "from", "n_samples": "number", "n_jobs": "jobs", "n_missions": "missions"}
+ALIASES = {
+    "format": "from",
+    "n_samples": "number",
+    "n_jobs": "jobs",
+    "n_missions": "missions",
+    "n_restarts": "restarts",
+}
 ALIASES |= {one.name: one.option for one in CONDITIONS}
 """Names of options that differ from the argument they set."""
 SWITCHES = {("as_labels", "True"): "--labels", ("as_labels", "False"): "--ids"}
@@ -44,6 +50,8 @@ SWITCHES |= {(name, "True"): f"--{name}" for name in ("resume", "force")}
 
 class Options(Names):
     """Names arguments after the options of a command, where it has such an option."""
+
+    phrases = {"background": "a kernel of a larger rank, or a mixture; see `ndpp fit --help`"}  # noqa: RUF012
 
     def __init__(self, command: Callable[..., None]) -> None:
         self.known: set[Any] = set()
@@ -60,7 +68,8 @@ class Options(Names):
     def setting(self, argument: str, value: str) -> str:
         """Return the option with its value."""
         shown = value.strip("'") or "…"
-        return SWITCHES.get((argument, value)) or f"{self.argument(argument)} {shown}"
+        known = SWITCHES.get((argument, value)) or self.phrases.get(argument)
+        return known or f"{self.argument(argument)} {shown}"
 
 
 class Interrupted(KeyboardInterrupt):

@@ -92,7 +92,7 @@ def greedy_map(  # type: ignore[misc]
     if window is not None:
         check_count(window, "window", least=1)
     elif size > law.n_items:
-        raise _too_large(law, size)
+        raise law._too_large(size)
     open = np.ones(len(support), bool)
     if candidates is not None:
         open = np.isin(support, check_items(candidates, law, "candidates"))
@@ -109,7 +109,7 @@ def greedy_map(  # type: ignore[misc]
             break
     if len(chosen) != size:
         if window is None and size > law.max_size:
-            raise _too_large(law, size)
+            raise law._too_large(size)
         raise _no_set_of(size, len(chosen), len(groups[-1]) if groups else 0)
     return np.asarray(support[np.array(chosen, np.int64)])
 
@@ -231,10 +231,6 @@ def gains_of(kernel: LowRankKernel, run: IntArray, n_given: int, window: int | N
         for j in range(n_given, len(run))
     ]
     return np.exp(gains)
-
-
-def _too_large(law: Law, size: int) -> ImpossibleSizeError:
-    return ImpossibleSizeError(f"no set is larger than {law.size_bound}; got size {size}")
 
 
 def _no_set_of(size: int, found: int, last: int) -> ImpossibleSizeError:

@@ -311,6 +311,22 @@ class Conditioned(Law):
             say_precision(float(worst.max()), "the probabilities in single components, of sets within these limits")
         return rows
 
+    def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
+        """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) from P(a ∈ S) P(b ∈ S | a ∈ S): one more item is given for each of the shorter list."""
+        if len(first) > len(second):
+            return self.mean_covariances(second, first).T
+        inside, both = self.inclusion_table, np.zeros((len(first), len(second)))
+        if self._is_exact:
+            for row, item, p in zip(both, first.tolist(), inside[first] @ self.weights):
+                if p > 0:
+                    with suppress(*NO_SUCH_SETS):  # then p is rounding
+                        row[:] = p * self.inclusion_probabilities(given=[item])[second]
+        else:
+            drawn = self._drawn.to_csr().astype(float)
+            both = (drawn[:, first].T @ drawn[:, second]).toarray() / N_DRAWN
+            self._say_estimated(both)
+        return np.asarray(both - (inside[first] * self.weights) @ inside[second].T)
+
     @cached_property
     def _sizes(self) -> FloatArray:
         out, found = np.zeros((len(self.weights), int(self.largest.max()) + 1)), None

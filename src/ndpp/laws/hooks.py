@@ -176,11 +176,6 @@ class Hooks(ABC):
         """No sample is larger."""
         return int(self.largest[self.weights > 0].max())
 
-    @property
-    def size_bound(self) -> str:
-        """The largest size, in words."""
-        return f"{self.max_size} items"
-
     # -- hooks: other distributions of the same kind ---------------------------------------------------------------------------
 
     @abstractmethod

@@ -17,7 +17,13 @@ from ndpp._types import FloatArray, IntArray, Items, NumberArray, RealArray, cac
 from ndpp._validation import check_items, check_matrix, frozen, plain_array
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels
-from ndpp.errors import InvalidInputError, InvalidKernelError, NoConditionalKernelError, PrecisionError
+from ndpp.errors import (
+    ImpossibleSizeError,
+    InvalidInputError,
+    InvalidKernelError,
+    NoConditionalKernelError,
+    PrecisionError,
+)
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.changes import Alike
 from ndpp.laws.frame import ONE
@@ -295,10 +301,11 @@ class LowRankKernel(WeighedSets):
     def log_normalizer(self, size: int | None = None) -> float:  # noqa: D102
         return super().log_normalizer(size) + (float(np.log(self.kept[0])) if self.nonempty else 0.0)
 
-    @property
-    def size_bound(self) -> str:
-        """The largest size, in words."""
-        return f"the rank of the kernel, {self.rank}" if self.background is None else super().size_bound
+    def _too_large(self, size: int) -> ImpossibleSizeError:
+        if self.background is not None:
+            return super()._too_large(size)
+        problem = f"no set is larger than the rank of the kernel, {self.rank}; size {size} was asked for"
+        return ImpossibleSizeError(problem, advice="Larger sets need {background}." if size <= self.n_rows else "")
 
     @property
     def _log_unit(self) -> float:

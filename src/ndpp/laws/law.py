@@ -594,7 +594,7 @@ class Law(Hooks):
         if self._is_left_out(ids, size):
             return ImpossibleSizeError("this distribution leaves out the empty set; ask for at least one item")
         if size > self.max_size:
-            return ImpossibleSizeError(f"no set is larger than {self.size_bound}; size {size} was asked for")
+            return self._too_large(size)
         among = f" that contain the {len(ids)} given items" if len(ids) else ""
         even = (
             " (a purely skew kernel has sets of even size only)"
@@ -604,6 +604,10 @@ class Law(Hooks):
         return ImpossibleSizeError(
             f"sets of size {size}{among} have probability zero{even}; choose another size, see size_distribution()"
         )
+
+    def _too_large(self, size: int) -> ImpossibleSizeError:
+        """Return the error for a size that is larger than all sets."""
+        return ImpossibleSizeError(f"no set is larger than {self.max_size} items; size {size} was asked for")
 
     @property
     def chance(self) -> Estimate:

@@ -27,8 +27,9 @@ PAIRS = 128
 def pair_probabilities(self: Any, items: Any, **conditions: Unpack[Conditions]) -> FloatArray:
     """Return P(a ∈ S, b ∈ S) of all pairs of some items, or of the pairs that are listed.
 
-    P(a ∈ S, b ∈ S) = Σ_c w_c (P_c(a ∈ S) P_c(b ∈ S) + Cov_c(a, b)). Errors are about 1e-15; ``log_containment([a, b])`` keeps
-    the digits of far smaller probabilities.
+    P(a ∈ S, b ∈ S) = Σ_c w_c (P_c(a ∈ S) P_c(b ∈ S) + Cov_c(a, b)). Under a size, limits or given items it is P(a ∈ S) P(b ∈ S | a ∈ S),
+    which costs the inclusion probabilities of each item of the shorter list. Errors are about 1e-15; ``log_containment([a, b])`` keeps the
+    digits of far smaller probabilities.
 
     Parameters
     ----------
@@ -42,6 +43,8 @@ def pair_probabilities(self: Any, items: Any, **conditions: Unpack[Conditions]) 
     >>> kernel.pair_probabilities([0, 2]).round(4), kernel.pair_probabilities([[0, 2], [1, 2]]).round(4)
     (array([[0.3529, 0.2353],
            [0.2353, 0.7059]]), array([0.2353, 0.2353]))
+    >>> kernel.pair_probabilities([[0, 2], [1, 2], [0, 1]], size=2).round(4)  # det L_S in proportion: 4, 4 and 1
+    array([0.4444, 0.4444, 0.1111])
     """
     try:
         shape = np.shape(items)
@@ -51,7 +54,7 @@ def pair_probabilities(self: Any, items: Any, **conditions: Unpack[Conditions]) 
         problem = f"must be a flat sequence of items, or pairs of them; got {items!r:.60}"
         raise InvalidInputError(problem, argument="items")
     law = self._under(**conditions)
-    each = law._component_inclusions()
+    each = law.inclusion_table.T
     if len(shape) == 1:
         ids = check_items(items, law)
         out = _both_in(law, ids, ids, each)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import torch
@@ -65,6 +65,9 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
     random_state: RngLike | np.random.RandomState = None
     progress: bool | Callable[[str], None] = False
 
+    _contest: ClassVar[type[Contest[Any]]] = Contest
+    """How candidates are chosen among, where there are several."""
+
     @abstractmethod
     def _shape(self, baskets: Baskets) -> S:
         """Return the sizes of the parameters, checked."""
@@ -87,8 +90,8 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         self, shape: S, training: Baskets, held_out: Baskets, run: TrainingRun
     ) -> tuple[Objective[P], float, int]:
         """Return an objective to time, quickly made, the seconds before training begins, and how many candidates there may be."""
-        (objective,) = self._objectives(shape, training, held_out, run).values()
-        return objective, 0.0, 1
+        found = self._objectives(shape, training, held_out, run)
+        return next(iter(found.values())), 0.0, len(found)
 
     def _possible(self, baskets: Baskets, shape: S, what: str) -> Baskets:
         """Return the baskets that the model can give a probability above zero."""
@@ -156,9 +159,9 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
             run.keep(saved)  # from here on there is something to resume
         run.say(f"{about}, and {len(held_out):,} to validate")
         if run.done < settings.max_epochs and clock.left() > 0 and (self.progress or self.minutes is not None):
-            forecast(*self._trial(shape, training, held_out, run), settings, run, training.n_items)
+            forecast(*self._trial(shape, training, held_out, run), self._contest.told, settings, run, training.n_items)
         objectives = self._objectives(shape, training, held_out, run)
-        contest = Contest({name: Trainer(goal, settings, seed, clock) for name, goal in objectives.items()})
+        contest = self._contest({name: Trainer(goal, settings, seed, clock) for name, goal in objectives.items()})
         if run.done or saved.candidates():
             contest.restore(saved)
         else:
@@ -166,6 +169,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         self.ended_ = contest.train(run)
         with run.stage("finishing", float("inf")):
             self._keep(contest.lead)
+        self.reached_ = contest.reached
         self.context_: Sequence[Gain] = ()
         if training.context and self.ended_ != "interrupted":
             run.clock.reserve = 0.0
@@ -239,7 +243,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         own = self.get_params(deep=False)
         weight = {} if self.total_weight_ == self.n_baskets_ else {"weight": self.total_weight_}
         seed = own["random_state"] if isinstance(own["random_state"], (int, np.integer)) else None
-        return {
+        about = {
             "model": type(self).__name__,
             "baskets": {"number": self.n_baskets_, "dropped": self.n_dropped_} | weight,
             "seed": seed,
@@ -248,7 +252,9 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
             "ended": self.ended_,
             "validation_log_likelihood": self.validation_score_,
             "independent_log_likelihood": self.baseline_score_,
-        } | ({"context": [gain._asdict() for gain in self.context_]} if self.context_ else {})
+        }
+        about |= {"candidates": self.reached_} if len(self.reached_) > 1 else {}
+        return about | ({"context": [gain._asdict() for gain in self.context_]} if self.context_ else {})
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,4 +1,4 @@
-"""Candidates that are trained side by side until the validation baskets say which is better: a mixture with and without families.
+"""Candidates that are trained side by side until the validation baskets say which is best: a mixture with and without families, or starts.
 
 The loop of training is here, with its checkpoints, Ctrl-C and the end of its time, and what it says about that. How long it takes at most
 is told before it begins, from steps that are timed on a part of the catalogue, and undone.
@@ -11,6 +11,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic
 
+import numpy as np
+
 from ndpp._progress import ProgressBar, progress_bar
 from ndpp._types import IntArray
 from ndpp.errors import TrainingInterruptedWarning
@@ -19,8 +21,6 @@ from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.run import TrainingRun
 from ndpp.learning.trainer import Counter, Objective, P, Trainer, TrainingSettings
 
-PILOT = 3
-"""Epochs for which all candidates are trained."""
 MAX_LAG = 0.001
 """How far behind the first a candidate may be after an epoch of the pilot, relative to the log-likelihood, to stay in it."""
 MIN_LEAD = 0.01
@@ -33,13 +33,18 @@ FINISHING = 3.0
 
 
 class Contest(Generic[P]):
-    """Trainers by name. After ``PILOT`` epochs one goes on alone: the first, unless another is clearly better, or sooner if no other leads.
+    """Trainers by name. After the pilot one goes on alone: the first, unless another is clearly better, or sooner if no other leads.
 
     Most models have one candidate, which then is all there is to train.
     """
 
+    told = "perhaps with and without families"
+    """What several candidates are, in words."""
+
     def __init__(self, candidates: Mapping[str, Trainer[P]]) -> None:
         self.candidates = dict(candidates)
+        self.reached = dict.fromkeys(self.candidates, -np.inf)
+        """The best validation log-likelihood of every candidate, also of those that have left."""
 
     @property
     def lead(self) -> Trainer[P]:
@@ -65,28 +70,43 @@ class Contest(Generic[P]):
         """Train one epoch of each candidate; after it those behind the first one leave, and after the pilot all but the leader."""
         for trainer in self.candidates.values():
             trainer.epoch(bar)
+        self._note()
+        is_over = len(self.lead.history) >= self.lead.settings.pilot
+        self.candidates = {self._leader: self.lead} if is_over else self._near()
+
+    def _note(self) -> None:
+        """Note what the candidates have reached by now."""
+        self.reached |= {name: trainer.best_value for name, trainer in self.candidates.items()}
+
+    def _verdict(self) -> str:
+        """Return what is said when candidates leave."""
+        return ""
+
+    def _near(self) -> dict[str, Trainer[P]]:
+        """Return the candidates that stay in the pilot."""
         first = next(iter(self.candidates.values())).best_value
         least = first - MAX_LAG * abs(first)
-        left = {name: trainer for name, trainer in self.candidates.items() if trainer.best_value >= least}
-        is_over = len(self.lead.history) >= min(PILOT, self.lead.settings.max_epochs)
-        self.candidates = {self._leader: self.lead} if is_over else left
+        return {name: trainer for name, trainer in self.candidates.items() if trainer.best_value >= least}
 
     def train(self, run: TrainingRun) -> str:
         """Train until the validation log-likelihood no longer rises; return why it ended, as :attr:`NDPP.ended_` does.
 
         Every epoch writes a checkpoint. Ctrl-C ends training with the best parameters so far, as the end of the time does.
         """
-        last, steps, is_interrupted = self.lead.settings.max_epochs, [self.lead.n_steps] * len(self.candidates), False
-        total, left = (int(left_of(steps, done, last)) for done in (0, len(self.lead.history)))
+        settings, steps, is_interrupted = self.lead.settings, [self.lead.n_steps] * len(self.candidates), False
+        last = settings.max_epochs
+        total, left = (int(left_of(steps, done, settings)) for done in (0, len(self.lead.history)))
         try:
             with progress_bar(total, f"epoch 1 of {last}", done=total - left, show=run.progress, left="at most") as bar:
                 while self.ended is None:
+                    n_before = len(self.candidates)
                     self.epoch(_Steps(self, run, bar))
                     if not self.lead.history:
                         break
                     run.keep(self.state())
                     now = self.lead.history[-1]
                     told = f"epoch {now['epoch']} of {last}, loss {now['loss']:.3f}, validation {now['validation']:.3f}"
+                    told += self._verdict() if len(self.candidates) < n_before else ""
                     bar.tell(told, told + self._remaining())
                     run.spoke = time.monotonic()
         except KeyboardInterrupt:
@@ -94,6 +114,7 @@ class Contest(Generic[P]):
         for trainer in self.candidates.values():
             if not trainer.history:  # no epoch has been finished
                 trainer.validate()
+        self._note()
         if not is_interrupted:
             return self.ended or "minutes"
         warnings.warn(
@@ -112,12 +133,13 @@ class Contest(Generic[P]):
 
     def bound(self, per_epoch: Sequence[float], done: float) -> str:
         """Say how long training goes on at most after ``done`` epochs, if one of each candidate takes so long."""
-        left = min(left_of(per_epoch, done, self.lead.settings.max_epochs), self.lead.clock.left())
+        left = min(left_of(per_epoch, done, self.lead.settings), self.lead.clock.left())
         return f"at most about {duration(max(0.0, left))} left"
 
     def state(self) -> Checkpoint:
         """Return a checkpoint: of the one candidate, with its name, or of all, with the name of each before those of its tensors."""
         lead = self.lead.state()
+        lead.record["reached"] = self.reached
         if len(self.candidates) == 1:
             return Checkpoint(lead.tensors, lead.record | {"candidate": self._leader})
         parts = {name: trainer.state() for name, trainer in self.candidates.items()}
@@ -132,8 +154,25 @@ class Contest(Generic[P]):
         if not parts or not parts.keys() <= self.candidates.keys():
             raise saved.unusable(f"it does not say which of {', '.join(self.candidates)} it continues")
         self.candidates = {name: self.candidates[name] for name in parts}
+        self.reached |= saved.record.get("reached", {})
         for name, part in parts.items():
             self.candidates[name].restore(part)
+
+
+class Starts(Contest[P]):
+    """Trainers from several random starts. After the pilot the best goes on alone."""
+
+    told = "from every start"
+
+    @property
+    def _leader(self) -> str:
+        return max(self.candidates, key=lambda name: self.candidates[name].best_value)
+
+    def _near(self) -> dict[str, Trainer[P]]:
+        return self.candidates
+
+    def _verdict(self) -> str:
+        return "; reached: " + ", ".join(f"{name} {value:.3f}" for name, value in self.reached.items())
 
 
 class _Steps:
@@ -157,10 +196,10 @@ class _Steps:
         )
 
 
-def left_of(per_epoch: Sequence[float], done: float, last: int) -> float:
-    """Return the work that is left at most after ``done`` of ``last`` epochs, if an epoch of each candidate takes so much."""
-    together = max(0.0, min(PILOT, last) - done) if len(per_epoch) > 1 else 0.0
-    return sum(per_epoch) * together + max(per_epoch) * (last - done - together)
+def left_of(per_epoch: Sequence[float], done: float, settings: TrainingSettings) -> float:
+    """Return the work that is left at most after ``done`` epochs, if an epoch of each candidate takes so much."""
+    together = max(0.0, settings.pilot - done) if len(per_epoch) > 1 else 0.0
+    return sum(per_epoch) * together + max(per_epoch) * (settings.max_epochs - done - together)
 
 
 def duration(seconds: float) -> str:
@@ -180,14 +219,15 @@ def forecast(
     objective: Objective[P],
     before: float,
     n_candidates: int,
+    told: str,
     settings: TrainingSettings,
     run: TrainingRun,
     n_items: int,
 ) -> None:
     """Say how long training takes at most, from steps of a trainer that is not used otherwise; keep time for its end.
 
-    ``before`` are the seconds before the first epoch, where there may be several candidates. The objective may have a part of the
-    ``n_items``: what a step does for each basket takes as long as here, everything else in proportion to the items.
+    ``before`` are the seconds before the first epoch, where there may be several candidates, ``told`` in words. The objective may have a
+    part of the ``n_items``: what a step does for each basket takes as long as here, everything else in proportion to the items.
     """
     saved, trainer = objective.state(), Trainer(objective, settings, run.seed)
     which = next(shuffled(trainer.rng, objective.n_baskets, trainer.batch_size))
@@ -206,10 +246,10 @@ def forecast(
     evaluation += (ratio - 1) * sums
     run.epoch_seconds = trainer.n_steps * step + objective.evaluations * evaluation
     end, limit = FINISHING * evaluation, run.clock.left() + run.clock.reserve
-    total = before + left_of([run.epoch_seconds] * n_candidates, run.done, settings.max_epochs) + end
+    total = before + left_of([run.epoch_seconds] * n_candidates, run.done, settings) + end
     run.clock.reserve = min(run.clock.reserve + evaluation + end, run.clock.limit / 2)
     begin = f"start {duration(before)}, " if before > 1 else ""
-    both = f", the first {min(PILOT, settings.max_epochs)} perhaps with and without families" * (n_candidates > 1)
+    both = f", the first {settings.pilot} {told}" * (n_candidates > 1)
     limited = f"; ended after {duration(limit)} with the best so far" if limit < total else ""
     run.say(
         f"at most about {duration(total)}: {begin}{settings.max_epochs - run.done} epochs of {duration(run.epoch_seconds)}{both}; "

@@ -11,10 +11,12 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.learning.base import BasketModel, estimator, number
+from ndpp.learning.contest import Starts
 from ndpp.learning.kernel_objective import KernelObjective
 from ndpp.learning.models import (
     FreeSkew,
@@ -40,6 +42,9 @@ class LowRankDPP(BasketModel[int, Parameters]):
     noise: float = 0.7
     init: TrainingStart | None = None
     oversize: Literal["drop", "raise"] = "drop"
+    n_restarts: int = 1
+
+    _contest = Starts
 
     @abstractmethod
     def _form(self) -> KernelForm:
@@ -68,7 +73,8 @@ class LowRankDPP(BasketModel[int, Parameters]):
 
     def _own_settings(self, shape: int) -> dict[str, Any]:
         alpha, beta, gamma = self._penalties()
-        own = {"rank": shape, "family": repr(self._form()), "init": repr(self._start())}
+        own: dict[str, Any] = {"rank": shape, "family": repr(self._form()), "init": repr(self._start())}
+        own |= {"n_restarts": self._restarts()} if self._restarts() > 1 else {}
         return own | {"alpha": alpha, "beta": beta, "noise": self.noise, "gamma": gamma}
 
     def _settings(self) -> TrainingSettings:
@@ -97,8 +103,13 @@ class LowRankDPP(BasketModel[int, Parameters]):
         self, shape: int, training: Baskets, held_out: Baskets, run: TrainingRun
     ) -> Mapping[str, Objective[Parameters]]:
         settings = (*self._penalties(), number(self.noise, "noise"), self.device, self._dtype())
-        objective = KernelObjective(self._form(), self._start(), *settings, shape, training, held_out, run.seed)
-        return {"kernel": objective}
+        n = self._restarts()
+        parts = self._form(), self._start(), *settings, shape, training, held_out
+        names = ["kernel"] if n == 1 else [f"start {i + 1}" for i in range(n)]
+        return {name: KernelObjective(*parts, run.seed + i) for i, name in enumerate(names)}
+
+    def _restarts(self) -> int:
+        return check_count(self.n_restarts, "n_restarts", least=1)
 
     def _start(self) -> TrainingStart:
         start = PopularityStart() if self.init is None else self.init
@@ -144,6 +155,9 @@ class NDPP(LowRankDPP):
         Epochs without a better validation log-likelihood before the learning rate drops. The fourth drop ends training.
     validation_fraction : float
         Fraction of the baskets set aside for validation, at most 2,000 baskets.
+    n_restarts : int
+        Number of random starts. With more than one, all are trained for three epochs, and the one with the best validation log-likelihood
+        goes on. Where the rank is low, starts end in different optima; {doc}`fitting` has an example.
     oversize : {"drop", "raise"}
         Whether baskets larger than the rank, which have probability zero, are dropped with a warning or raise an error.
     checkpoint : path, optional
@@ -172,6 +186,8 @@ class NDPP(LowRankDPP):
         Why training ended: "converged", "max_epochs", "minutes" or "interrupted".
     validation_score_ : float
         Mean log-likelihood of the validation baskets under the learned distribution.
+    reached_ : dict
+        The best validation log-likelihood of each start, by name: of all but the best one, after the epochs that it was trained.
     n_iter_, n_features_in_, n_baskets_, n_dropped_ : int
         Number of epochs, of items, of baskets, and of baskets dropped because of their size.
     total_weight_ : float

@@ -23,13 +23,12 @@ from ndpp.laws.patterns import Patterns
 from ndpp.learning.base import BasketModel, estimator, number
 from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.classes import Shape, seconds_of_start, start
-from ndpp.learning.contest import PILOT
 from ndpp.learning.context import check_context, learn_context
 from ndpp.learning.families import FamilyData, find_families, find_patterns
 from ndpp.learning.mixture_objective import PATTERNS, MixtureObjective, pattern_tensors
 from ndpp.learning.run import OutOfTime, TrainingRun
 from ndpp.learning.tied import MixtureParameters
-from ndpp.learning.trainer import Trainer
+from ndpp.learning.trainer import PILOT, Trainer
 from ndpp.metrics.models import occurrences
 
 OCCURRENCES, MAX_COMPONENTS, MAX_RANK, MAX_FACTORS = 150, 400, 128, 48
@@ -96,7 +95,7 @@ class MixtureNDPP(BasketModel[Shape, MixtureParameters]):
         What each column of context gained, in log-likelihood per validation basket, and whether it was kept; empty without context.
     penalties_ : tuple of float
         What ``penalty`` and ``tie_penalty`` were raised to.
-    history_, validation_score_, baseline_, baseline_score_, ended_, n_iter_, n_features_in_, n_baskets_, labels_
+    history_, validation_score_, reached_, baseline_, baseline_score_, ended_, n_iter_, n_features_in_, n_baskets_, labels_
         As in :class:`NDPP`.
 
     Examples

@@ -33,6 +33,8 @@ P = TypeVar("P", bound=NamedTuple)
 """Parameters, or their gradient: a named tuple of tensors."""
 MIN_STEPS = 50
 """Least number of steps of an epoch, which repeats passes over the baskets until it has this many."""
+PILOT = 3
+"""Epochs for which all candidates are trained."""
 MAX_HALVINGS = 30
 """How often a step to a loss that is not finite is halved before training gives up."""
 RATE_DROPS, RATE_FACTOR = 3, 0.3
@@ -179,6 +181,11 @@ class TrainingSettings:
     max_epochs: int
     patience: int
     schedule: Schedule = USUAL
+
+    @property
+    def pilot(self) -> int:
+        """Epochs for which all candidates are trained, where there are several."""
+        return min(PILOT * (MIN_STEPS if self.schedule.every_step else 1), self.max_epochs)
 
 
 class Trainer(Generic[P]):

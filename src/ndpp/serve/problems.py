@@ -71,7 +71,9 @@ class ApiNames(Names):
     """Arguments as the fields of a request, or as options of the server."""
 
     fields = {"items": "basket", "n_samples": "n"} | {one.name: one.fields[0] for one in CONDITIONS}
-    options = {name: f"`ndpp serve --{name} FILE`" for name in ("table", "customers")}  # noqa: RUF012
+    phrases = {name: f"`ndpp serve --{name} FILE`" for name in ("table", "customers")} | {
+        "background": "another model: a kernel of a larger rank, or a mixture"
+    }
 
     def argument(self, argument: str) -> str:
         """Return the name of the field."""
@@ -79,7 +81,7 @@ class ApiNames(Names):
 
     def setting(self, argument: str, value: str) -> str:
         """Return the field with its value."""
-        return self.options.get(argument) or f'"{self.argument(argument)}": {value or "…"}'
+        return self.phrases.get(argument) or f'"{self.argument(argument)}": {value or "…"}'
 
 
 def document(status: int, kind: str, title: str, detail: str, **fields: object) -> dict[str, Any]:
