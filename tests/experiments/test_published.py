@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
 
+import ndpp.metrics
 from ndpp.laws.files import load, load_metadata
 from ndpp_experiments import kernels, table2
 
@@ -75,3 +76,30 @@ def test_tables_say_which_kernels_are_missing(published, monkeypatch):
     *_, said = table2.measure(quick=False, seed=0, say=lambda _: None)
     assert said.startswith("Kernels of the paper's recipe are missing for Recipe: ")
     assert table2.measure(quick=True, seed=0, say=lambda _: None) == table2.NOTES
+
+
+def test_both_recipes_meet_the_same_baskets(published, tmp_path, monkeypatch):
+    found = [published.work(job, tmp_path, np.inf, 5, {"max_epochs": 6}) for job in published.jobs(["mini"])[:2]]
+    published.pack(found, tmp_path, tmp_path)
+    (tmp_path / "published.json").write_text(json.dumps({"machine": {}, "kernels": found}))
+    published.keep(tmp_path)
+    quality, holdouts = (importlib.import_module(name) for name in ("quality", "holdouts"))
+    monkeypatch.setitem(quality.DATA, "mini", quality.Data(4))
+    for name, value in {"cache_folder": published.cache_folder, "N_VALIDATION": 20}.items():
+        monkeypatch.setattr(holdouts, name, value)
+    data, chosen = kernels.PAPER[0], [(holdouts.INDEPENDENT, ""), ("NDPP", "the paper's recipe"), ("NDPP", "ours")]
+    records = [holdouts.work(data, kind, recipe, tmp_path) for kind, recipe in chosen]
+    assert [record["n_test"] for record in records] == [20] * 3
+    train, _, test = quality.load("mini").split(20, 20, rng=0)
+    for rule, name in holdouts.RULES.items():
+        right = ndpp.metrics.mean_percentile_rank(
+            ndpp.metrics.independent_items(train), test, holdout=rule, rng=0, n_boot=0
+        )
+        assert records[0]["metrics"][name][0] == pytest.approx(right.value)
+    assert records[0]["metrics"]["MPR"] != records[0]["metrics"]["MPR, largest id"]
+    likely = [record["metrics"]["log-likelihood"][0] for record in records]
+    kept = load(tmp_path / "cache" / "mini-ndpp-4-0-published.safetensors")
+    assert likely[1] == pytest.approx(kept.log_probs(test).mean())
+    assert (tmp_path / "mini-ndpp-4-0.safetensors").is_file()
+    for name in ("holdouts", "quality"):
+        sys.modules.pop(name)

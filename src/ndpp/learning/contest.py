@@ -159,7 +159,7 @@ class Contest(Generic[P]):
             self.candidates[name].restore(part)
 
 
-class Starts(Contest[P]):
+class RandomStarts(Contest[P]):
     """Trainers from several random starts. After the pilot the best goes on alone."""
 
     told = "from every start"

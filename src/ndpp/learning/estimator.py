@@ -16,7 +16,7 @@ from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.learning.base import BasketModel, estimator, number
-from ndpp.learning.contest import Starts
+from ndpp.learning.contest import RandomStarts
 from ndpp.learning.kernel_objective import KernelObjective
 from ndpp.learning.models import (
     FreeSkew,
@@ -44,7 +44,7 @@ class LowRankDPP(BasketModel[int, Parameters]):
     oversize: Literal["drop", "raise"] = "drop"
     n_restarts: int = 1
 
-    _contest = Starts
+    _contest = RandomStarts
 
     @abstractmethod
     def _form(self) -> KernelForm:

@@ -28,6 +28,7 @@ from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import check_count
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, PrecisionError
 from ndpp.items.table import alias_table, look_up
+from ndpp.laws.catalogue import Catalogue
 from ndpp.linalg.scaling import EPS, ROUNDING
 from ndpp.linalg.tilts import tilt_of_coins
 from ndpp.samplers.base import Draw, Sampler
@@ -214,6 +215,15 @@ class FromFunction(Sampler):
     def expected_size(self) -> float:
         """s: the number of items that C expects, ``size`` if there is one; at least as many as L expects otherwise."""
         return float(self.tangent.leverage.sum())
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The points and their labels."""
+        return self.kernel
+
+    def items_of(self, rows: IntArray) -> IntArray:
+        """Return the points of a draw, which are what is drawn."""
+        return rows
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set."""

@@ -63,10 +63,6 @@ class PointKernel(Catalogue):
         kernel.block(np.arange(min(n, CHECKED)))
         return kernel
 
-    def catalogue_ids(self, rows: IntArray) -> IntArray:
-        """Return the items of these rows: every point is one."""
-        return rows
-
     def block(self, rows: IntArray) -> FloatArray:
         """Return L for these distinct rows, checked to be symmetric and within |L_ij| ≤ √(L_ii L_jj)."""
         found = _values(self.function, self.points, rows, rows)
