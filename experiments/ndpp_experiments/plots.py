@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+PANEL_WIDTH = 5.2
+"""Inches."""
 GREY, REPEL = "#9aa3ab", "#E69F00"
 COLOURS = (ATTRACT, "#D55E00", "#009E73", "#CC79A7", REPEL, "#56B4E9", "#000000", NEUTRAL, "#332288")
 """The colours of Okabe and Ito, without yellow and with grey and indigo."""
@@ -130,10 +132,12 @@ def runtimes(panels: Sequence[Panel], *, slopes: bool = True) -> Figure:
         fitted = slopes and len(curve.x) > 1
         return f"{curve.label} (slope {fitted_slope(curve.x, curve.y):z.2f})" if fitted else curve.label
 
-    most = max((len(panel.curves) for panel in panels), default=0)
-    drawn = _draw(panels, name, extra_height=0.11 * most * -(-len(panels) // 2))
+    longest = max((len(name(curve)) for panel in panels for curve in panel.curves), default=0)
+    columns = 2 if 2 * (0.5 + 0.06 * longest) <= PANEL_WIDTH else 1
+    lines = max((-(-len(panel.curves) // columns) for panel in panels), default=0)
+    drawn = _draw(panels, name, extra_height=0.22 * lines * -(-len(panels) // 2))
     for axes in drawn.axes:
-        axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+        axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=columns)
     return drawn
 
 
@@ -216,7 +220,7 @@ def _draw(panels: Sequence[Panel], name: Callable[[Curve], str], *, extra_height
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
     labels = list(dict.fromkeys(curve.label for panel in panels for curve in panel.curves))
-    drawn = figure(5.2 * columns, 3.9 * rows + extra_height)
+    drawn = figure(PANEL_WIDTH * columns, 3.9 * rows + extra_height)
     for i, panel in enumerate(panels):
         scale = "log" if panel.log else "linear"
         axes: Any = drawn.add_subplot(rows, columns, i + 1, xscale=scale, yscale=scale)
