@@ -296,6 +296,7 @@ def pages(root: Path = ROOT) -> dict[str, str]:
     texts["paper/paper.md"]["models"] = figures_evaluation.hit_rates(records)
     texts["README.md"]["compared"] = figures_evaluation.at_a_glance(records, peers)
     texts["docs/quality.md"] = figures_evaluation.parts(records, peers, alike)
+    texts["docs/quality.md"]["holdouts"] = figures_evaluation.holdouts(results.read("results/holdouts.json"))
     baskets = results.tables("next_basket", "next_basket-within")
     texts["docs/quality.md"]["next_basket"] = figures_evaluation.next_basket(*baskets)
     effects, departments = results.tables("prices", "prices-departments")
