@@ -61,6 +61,7 @@ def parts(folder: str) -> dict[str, Part]:
     return {
         "symmetric": script(f"{here}/symmetric.py", f"{results}/symmetric.json", 1, *peers),
         "trees": script(f"{here}/trees.py", f"{results}/trees.json", 1, *peers),
+        "functions": script(f"{here}/functions.py", f"{results}/functions.json", 3, *peers),
         "nonsymmetric": script(f"{here}/nonsymmetric.py", f"{results}/nonsymmetric.json", 5, *peers, missing=checkouts),
         "dense": script("benchmarks/bench_dense.py", f"{results}/dense.json", 1),
         "diverse": script(f"{here}/diverse.py", f"{results}/diverse.json", 5, *peers),

@@ -1,6 +1,6 @@
 """The tables of ``docs/compare.md``, some of which ``paper/paper.md`` repeats.
 
-From ``benchmarks/results``: ``symmetric``, ``trees``, ``nonsymmetric`` and ``diverse`` (``benchmarks/peers``), ``dense``
+From ``benchmarks/results``: ``symmetric``, ``trees``, ``functions``, ``nonsymmetric`` and ``diverse`` (``benchmarks/peers``), ``dense``
 (``bench_dense.py``) and ``diverse_gpu`` (``bench_diversify.py``). From ``results``: ``quality`` (``quality.py``), ``peers``
 (``peers/run.py``), ``registries`` and ``next_basket`` (``ndpp reproduce``).
 """
@@ -33,6 +33,7 @@ class Found(NamedTuple):
 
     symmetric: Record
     trees: Record
+    functions: Record
     nonsymmetric: Record
     dense: Record
     diverse: Record
@@ -44,9 +45,9 @@ class Found(NamedTuple):
 
     @classmethod
     def read(cls, root: Path) -> Found:
-        files = {name: _read(root / "benchmarks" / "results" / f"{name}.json") for name in cls._fields[:6]}
+        files = {name: _read(root / "benchmarks" / "results" / f"{name}.json") for name in cls._fields[:7]}
         files |= {name: _read(root / "results" / f"{name}.json") for name in ("quality", "peers")}
-        return cls(**files, **{name: _rows(root / "results" / f"{name}.csv") for name in cls._fields[8:]})
+        return cls(**files, **{name: _rows(root / "results" / f"{name}.csv") for name in cls._fields[9:]})
 
 
 def _read(path: Path) -> Any:
@@ -121,6 +122,26 @@ def trees(found: Record) -> str:
     header += ["one tree with its preparation, `SpanningTrees`", "DPPy"]
     about = f"Uniform spanning trees; median CPU time per tree of {len(found['records'][0]['rounds']['ndpp'])} rounds."
     return _table(header, rows, about, found["machine"])
+
+
+def functions(found: Record) -> str:
+    rows = []
+    for row in found["records"]:
+        cells = [_points(row), f"{row['size']}" if row["size"] else "any"]
+        for own, theirs in zip(row["ndpp"], row.get("dppy") or (math.inf, math.inf)):
+            texts = [duration(seconds, 3) if math.isfinite(seconds) else "–" for seconds in (own, theirs)]
+            cells += _bold(texts, own > theirs)
+        rows.append(cells)
+    header = ["", "size", "first set, `FromFunction`", "DPPy", "each further set, `FromFunction`", "DPPy"]
+    about = f"CPU time: the least of {len(found['records'][0]['rounds'][0])} rounds for the first set, the median for further ones."
+    problems = [row["problem"] for row in found["records"] if row["problem"]]
+    said = dict.fromkeys(text if text.startswith("more than") else "an error of DPPy" for text in problems)
+    about += f" Dashes: {', '.join(said)}." * bool(said)
+    return _table(header, rows, about, found["machine"])
+
+
+def _points(row: Record) -> str:
+    return f"{row['n']:,} points in {row['dim']} dimensions"
 
 
 def nonsymmetric(found: Record) -> str:
@@ -311,6 +332,11 @@ def _slower(found: Found) -> list[str]:
     out = []
     first = [(f"{row['n']:,} items", row["with preparation"]) for row in found.symmetric["records"]]
     first += [(f"a tree of {row['nodes']:,} nodes", row["with preparation"]) for row in found.trees["records"]]
+    first += [
+        (_points(row), {name: row[name][0] for name in ("dppy", "ndpp")})
+        for row in found.functions["records"]
+        if "dppy" in row
+    ]
     lost = [
         f"{what}, {duration(t['dppy'])} against {duration(t['ndpp'])}"
         for what, t in first
@@ -390,7 +416,7 @@ def parts(found: Found) -> dict[str, str]:
     """Return the blocks of ``docs/compare.md`` by name."""
     return {
         "short": short(found), "symmetric": symmetric(found.symmetric), "trees": trees(found.trees),
-        "nonsymmetric": nonsymmetric(found.nonsymmetric), "dense": dense(found.dense), "diverse": diverse(found.diverse),
-        "diverse_gpu": diverse_gpu(found.diverse_gpu), "models": models(found), "next_basket": next_basket(found.next_basket),
-        "registries": registries(found.registries),
+        "functions": functions(found.functions), "nonsymmetric": nonsymmetric(found.nonsymmetric), "dense": dense(found.dense),
+        "diverse": diverse(found.diverse), "diverse_gpu": diverse_gpu(found.diverse_gpu), "models": models(found),
+        "next_basket": next_basket(found.next_basket), "registries": registries(found.registries),
     }  # fmt: skip

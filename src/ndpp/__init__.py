@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ndpp.customers import Customers
     from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, fit, update
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "NDPP",
