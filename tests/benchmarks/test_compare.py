@@ -37,7 +37,7 @@ def run(monkeypatch, tmp_path):
 
 def test_what_is_due_is_run(run, tmp_path, capsys):
     names = [command.split()[0].rpartition("/")[2] for command in run()]
-    assert names == ["symmetric.py", "trees.py", "bench_dense.py", "diverse.py", "figures.py"]
+    assert names == ["symmetric.py", "trees.py", "functions.py", "bench_dense.py", "diverse.py", "figures.py"]
     said = capsys.readouterr().out
     assert "models is left out: NDPP_DATA must name" in said
     assert "diverse_gpu is left out: there is no CUDA device" in said
@@ -45,7 +45,7 @@ def test_what_is_due_is_run(run, tmp_path, capsys):
     results.mkdir(parents=True)
     for name, number in (("symmetric", version("ndpp")), ("dense", "0.0.1")):
         (results / f"{name}.json").write_text(json.dumps({"machine": {"versions": {"ndpp": number}}}), encoding="utf-8")
-    assert run()[1].split()[0] == "benchmarks/bench_dense.py"
+    assert run()[2].split()[0] == "benchmarks/bench_dense.py"
     assert run("symmetric")[0].split()[0] == "benchmarks/peers/symmetric.py"
     assert run("--list") == []
     assert "symmetric     about 1 min, up to date" in capsys.readouterr().out
@@ -54,4 +54,4 @@ def test_what_is_due_is_run(run, tmp_path, capsys):
 def test_an_unknown_comparison_is_refused(run, capsys):
     with pytest.raises(SystemExit):
         run("symmetrical")
-    assert "unknown symmetrical; choose from symmetric, trees, nonsymmetric" in capsys.readouterr().err
+    assert "unknown symmetrical; choose from symmetric, trees, functions, nonsymmetric" in capsys.readouterr().err
