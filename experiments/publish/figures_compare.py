@@ -45,9 +45,10 @@ class Found(NamedTuple):
 
     @classmethod
     def read(cls, root: Path) -> Found:
-        files = {name: _read(root / "benchmarks" / "results" / f"{name}.json") for name in cls._fields[:7]}
+        files = {name: _rows(root / "results" / f"{name}.csv") for name in ("registries", "next_basket")}
         files |= {name: _read(root / "results" / f"{name}.json") for name in ("quality", "peers")}
-        return cls(**files, **{name: _rows(root / "results" / f"{name}.csv") for name in cls._fields[9:]})
+        timed = [name for name in cls._fields if name not in files]
+        return cls(**files, **{name: _read(root / "benchmarks" / "results" / f"{name}.json") for name in timed})
 
 
 def _read(path: Path) -> Any:
