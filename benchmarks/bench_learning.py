@@ -27,7 +27,7 @@ from ndpp.errors import DataNotFoundError
 from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP
 from ndpp.learning.run import TrainingRun
 from ndpp.learning.trainer import Counter, Trainer
-from ndpp_experiments.record import machine
+from ndpp_experiments.record import machine, measured_here
 from ndpp_experiments.timing import Times, timed
 
 TARGET_MS = 120
@@ -150,8 +150,7 @@ def report_memory() -> dict[str, Any]:
 
 def record(path: Path, found: dict[str, Any]) -> None:
     """Merge the results into the file."""
-    there = json.loads(path.read_text()) if path.exists() else {}
-    path.write_text(json.dumps(there | found | {"machine": machine()}, indent=1) + "\n")
+    path.write_text(json.dumps(measured_here(path) | found | {"machine": machine()}, indent=1) + "\n")
 
 
 def test_step(benchmark: BenchmarkFixture) -> None:

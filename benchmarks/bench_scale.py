@@ -27,10 +27,10 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from ndpp import LowRankKernel
 from ndpp.rows import FileRows
 from ndpp.samplers import Exact
-from ndpp_experiments.record import load_average, machine
+from ndpp_experiments.record import load_average, machine, measured_here
 from ndpp_experiments.timing import Stopwatch
 
-SIZES = ((1_000_000, 64), (10_000_000, 64), (100_000_000, 16))
+SIZES = ((10_000, 64), (100_000, 64), (1_000_000, 64), (10_000_000, 64), (100_000_000, 16))
 SMALL, SIZE, SEED = 10_000, 10, 0
 ROUNDS, DRAWS = 15, 20
 IN_MEMORY = 2**30
@@ -151,7 +151,7 @@ def main() -> None:
         print(", ".join(f"{key} {value:.4g}" for key, value in found[-1].items()))
     where["load_average_after"] = load_average()
     if given.output:
-        old = json.loads(given.output.read_text())["rows"] if given.output.exists() else []
+        old = measured_here(given.output).get("rows", [])
         kept = [row for row in old if (row["n_items"], row["width"]) not in {(f["n_items"], f["width"]) for f in found}]
         found = sorted(kept + found, key=lambda row: row["n_items"])
         result = {"machine": where, "dtype": "float32", "small_items": SMALL, "targets": TARGETS, "rows": found}

@@ -29,7 +29,7 @@ from ndpp._atomic import replacing
 from ndpp.samplers import Cholesky, DirectUp, Exact, Rejection, RejectionUp, Walk
 from ndpp.samplers.rejection import minor_ratio
 from ndpp_experiments.kernels import from_files
-from ndpp_experiments.record import machine
+from ndpp_experiments.record import machine, measured_here
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
@@ -194,8 +194,11 @@ def main() -> None:
 def save(path: Path, record: Json) -> None:
     """Add a record to the file in place of an older one, and print it."""
     key = [record[name] for name in ("kernel", "task", "code")]
-    there = json.loads(path.read_text(encoding="utf-8"))["records"] if path.exists() else []
-    others = [one for one in there if [one[name] for name in ("kernel", "task", "code")] != key]
+    others = [
+        one
+        for one in measured_here(path).get("records", [])
+        if [one[name] for name in ("kernel", "task", "code")] != key
+    ]
     with replacing(path) as temporary:
         text = json.dumps({"machine": machine(), "records": [*others, record]}, indent=1)
         temporary.write_text(text + "\n", encoding="utf-8")

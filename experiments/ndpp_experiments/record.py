@@ -133,6 +133,17 @@ def load_average() -> list[float] | None:
     return [round(value, 2) for value in os.getloadavg()] if hasattr(os, "getloadavg") else None
 
 
+def measured_here(path: Path) -> dict[str, Any]:
+    """Return what a file of measurements holds, if it was measured on such a machine by this version; else nothing.
+
+    What a script adds to it stands under one description of the machine.
+    """
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    then, now = found.get("machine", {}), machine()
+    same = all(then.get(name) == now[name] for name in ("cpu", "cores"))
+    return found if same and then["versions"].get("ndpp") == now["versions"].get("ndpp") else {}
+
+
 def on_machine(found: Mapping[str, Any]) -> str:
     """Return the record of a machine as text.
 

@@ -272,6 +272,14 @@ def test_the_processor_has_a_name_on_every_machine(monkeypatch, tmp_path, cpuinf
     assert record.processor() == name
 
 
+@pytest.mark.parametrize("changed", [{}, {"cpu": "Some Xeon"}, {"cores": 999}, {"versions": {"ndpp": "0.0.1"}}])
+def test_what_another_machine_or_version_measured_is_not_added_to(tmp_path, changed):
+    file, found = tmp_path / "scale.json", {"machine": record.machine() | changed, "rows": [1]}
+    assert record.measured_here(file) == {}
+    file.write_text(json.dumps(found))
+    assert record.measured_here(file) == ({} if changed else found)
+
+
 def test_a_bench_holds_all_against_the_first_that_works(monkeypatch):
     def refuses():
         raise InvalidInputError("not of this size")
