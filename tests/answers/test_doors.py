@@ -10,7 +10,11 @@ pytest.importorskip("httpx", reason="needs httpx: pip install 'ndpp[dev]'")
 
 from doors import BY_NAME, CONDITIONS, LAWS, QUESTIONS, Asked, Condition, Question, ask, close
 
-PAIRS = tuple(combinations(["candidates", "exclude", "limits", "boost", "context", "customer", "size"], 2))
+PAIRS = tuple(
+    pair
+    for pair in combinations(["candidates", "exclude", "limits", "boost", "sold out", "context", "customer", "size"], 2)
+    if pair != ("boost", "sold out")  # which are one argument
+)
 """Conditions that go with each other; laws and questions take them in turn."""
 
 

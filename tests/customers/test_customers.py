@@ -484,6 +484,9 @@ def test_an_order_that_comes_twice_at_once_counts_once() -> None:
     twice = baskets_of("ann", ["7", "7", "7"], times, items=[1, 1, 1])  # the number begins anew each day
     with pytest.warns(DataWarning, match="1 order of 3 had been counted"):
         assert n_counted(Customers(law, STEADY).update(twice)) == 2
+    with pytest.warns(DataWarning, match="1 order of 2 had been counted"):
+        night = Customers(law, STEADY).update(twice[:2])
+    assert n_counted(night.update(twice[2:])) == 2  # nights apart, too
     with pytest.warns(DataWarning) as told:
         assert n_counted(Customers.fit(law, Orders(twice.baskets, twice.customers))) == 1
     assert "2 orders of 3" in str(told[0].message)

@@ -28,6 +28,8 @@ CATEGORY_OF = {label: label[0] for label in shelf_kernel().labels or ()} | {"oat
 """Categories by label, one of them of an item that no model knows."""
 HISTORY = [["tea", "jam"], ["tea", "rice"], ["tea", "jam", "butter"]]
 BOOST = {"tea": 3.0, "jam": 0.5, "rice": 0.0, "butter": 0.0}
+SOLD_OUT = {"bread": 0.0, "rice": 0.0}
+"""Items that are out of stock, one of them in every basket."""
 
 
 # ---- models ---------------------------------------------------------------------------------------------------------
@@ -70,7 +72,9 @@ def write_tables(folder: Path) -> None:
     (folder / "categories.csv").write_text(
         "item,category\n" + "".join(f"{item},{name}\n" for item, name in CATEGORY_OF.items())
     )
-    (folder / "boost.csv").write_text("item,factor\n" + "".join(f"{item},{factor}\n" for item, factor in BOOST.items()))
+    for name, factors in {"boost": BOOST, "sold_out": SOLD_OUT}.items():
+        rows = "".join(f"{item},{factor}\n" for item, factor in factors.items())
+        (folder / f"{name}.csv").write_text(f"item,factor\n{rows}")
     (folder / "history.txt").write_text("".join(",".join(items) + "\n" for items in HISTORY))
 
 
@@ -116,7 +120,11 @@ class Asked:
     def prepared(self) -> answers.Prepared:
         """The model as the server has it: with a table of the items and customers."""
         table = answers.ItemTable.read(self.path.parent / "products.csv", self.law)
-        return answers.Prepared(self.law, table, customers=ndpp.Customers.load(self.customers_file, self.law))
+        return answers.Prepared(self.law, table, customers=self.customers)
+
+    @cached_property
+    def customers(self) -> ndpp.Customers:
+        return ndpp.Customers.load(self.customers_file, self.law)
 
     def command(self, name: str, *words: Any) -> Any:
         """Return what the command prints."""
@@ -146,13 +154,13 @@ class Condition(NamedTuple):
     body: Mapping[str, Any] | None = None
     """None: as in Python."""
     library: Mapping[str, Any] | None = None
-    """What laws take; None: as in ``answers``."""
+    """What laws take, or a function of the model that returns it; None: as in ``answers``."""
     batch: Mapping[str, Any] | None = None
     also: tuple[str, ...] = ()
     """Items that are in the basket, too."""
     only_mixtures: bool = False
     not_at: tuple[str, ...] = ()
-    """Doors where it is said in another way: laws take customers as objects, and ids of unknown items are nothing to skip."""
+    """Doors that have nothing like it: ids of unknown items are nothing to skip."""
 
     def __str__(self) -> str:
         return self.name
@@ -175,11 +183,13 @@ CONDITIONS = (
               library={"limits": [replace(LIMITS[0], least=1), LIMITS[1]]}),
     Condition("boost", "lrds", {"boost": BOOST}, ("--boost", "{folder}/boost.csv"),
               {"boost": {"tea": 3, "jam": 0.5}, "out_of_stock": ["rice", "butter"]}),
+    Condition("sold out", "lrds", {"boost": SOLD_OUT}, ("--boost", "{folder}/sold_out.csv"), {"out_of_stock": [*SOLD_OUT]}),
     Condition("context", "lrdsp", {"context": {"hour": "8"}}, ("--at", "hour=8"), only_mixtures=True),
     Condition("mission", "lrdsp", {"mission": "{mission}"}, ("--mission", "{mission}"), only_mixtures=True),
     Condition("customer", "lds", {"customer": "17"}, (*CUSTOMERS, "--customer", 17), {"customer": 17}, batch={"customers": [17]},
-              not_at=("library",)),
-    Condition("history", "ld", {"history": HISTORY}, (*CUSTOMERS, "--history", "{folder}/history.txt"), not_at=("library", "batch")),
+              library={"customer": lambda model: model.customers["17"]}),
+    Condition("history", "ld", {"history": HISTORY}, (*CUSTOMERS, "--history", "{folder}/history.txt"),
+              library={"customer": lambda model: model.customers.person(history=HISTORY)}, not_at=("batch",)),
     Condition("size", "d", {"size": 4}, ("--size", 4)),
     Condition("unknown", "lrdp", {"unknown": "skip"}, ("--unknown", "skip"), also=("oat drink",), not_at=("library",)),
     Condition("damping", "l", {"damping": 0.5}, ("--damping", 0.5)),
@@ -299,7 +309,7 @@ def ask(model: Asked, door: str, question: Question, conditions: Sequence[Condit
     }  # fmt: skip
 
     def filled(value: Any) -> Any:
-        return value.format(**places) if isinstance(value, str) else value
+        return value.format(**places) if isinstance(value, str) else value(model) if callable(value) else value
 
     said: dict[str, Any] = {}
     for one in conditions:

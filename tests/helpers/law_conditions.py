@@ -21,6 +21,7 @@ from kernels import Array
 from law_table import Entry, Items, Truth
 from ndpp import Limit
 from ndpp.inference.ranking import recommend_many
+from ndpp.inference.scores import continuation_scores
 
 CONTEXT = {"hour": ("8", "20"), "day": ("Sunday",)}
 """The columns of context that every mixture of the table has, and their values."""
@@ -39,6 +40,10 @@ class Person:
     def over(self, law: Any) -> tuple[Array | None, Array | None]:
         """The weights of missions and the factors of items, as a law takes them."""
         return self.weights(law.weights), np.array([self.items.get(a, 1.0) for a in range(law.n_items)])
+
+    def begun(self, law: Any, basket: Any) -> Array:
+        """The chances of items beside these: those of the law of this person."""
+        return np.asarray(continuation_scores(law, basket, customer=self))
 
     def weights(self, weights: Array) -> Array | None:
         if self.missions is None or len(weights) != len(self.missions):

@@ -294,17 +294,23 @@ def baskets_begun(case: Case, truth: Truth) -> list[Items]:
 
 
 def check_ranking(case: Case, ranking: Ranking, verb: str = "recommend") -> None:
-    """Scores are those of the law under what weighs sets; candidates, excluded items and limits choose what is listed."""
+    """Scores are those of the law under what weighs sets; candidates, excluded items and limits choose what is listed.
+
+    What is usual is so for everybody, whose basket it may be.
+    """
     if any(limit.least is not None for limit in case.said.get("limits", ())):
         return  # lists keep upper limits
     truth = case.but(*LISTED).truth
-    popularity = truth.inclusions()
-    damped = np.where(popularity > 0, popularity, 1.0) ** (DAMPING if ranking is Ranking.CONTINUATION else 0.0)
+    popularity = case.but(*LISTED, "customer").truth.inclusions()
+    usual = np.where(popularity > 0, popularity, 1.0)
+    damped = usual ** (DAMPING if ranking is Ranking.CONTINUATION else 0.0)
     options: dict[str, Any] = {"n": 4, "ranking": ranking} | ({"support": 0.0} if ranking is Ranking.LIFT else {})
     for J in baskets_begun(case, truth):
         if (ranking.is_whole and truth.p[oracles.mask_of(J)] == 0) or not keeps(case, J):
             continue
-        scores = law_verbs.ranked(case.entry._replace(truth=truth), ranking, J)
+        is_lift = ranking is Ranking.LIFT
+        scores = law_verbs.ranked(case.entry._replace(truth=truth), Ranking.CONTINUATION if is_lift else ranking, J)
+        scores = scores / usual if is_lift else scores
         keys = np.where(listable(case) & (scores > 1e-12), scores / damped, 0.0)
         if verb == "recommend_many":
             (found,) = case.ask(verb, baskets_of(case.entry, [J]), **options)

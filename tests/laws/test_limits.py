@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import oracles
 from law_table import BASES, KIND, KINDS, Kind, Truth, entries, nonempty_entries
 from ndpp import Limit
-from ndpp.errors import InvalidInputError, PrecisionWarning, ZeroProbabilityError
+from ndpp.errors import ImpossibleLimitError, InvalidInputError, PrecisionWarning, ZeroProbabilityError
 from ndpp.laws.limits import Estimate, Limits
 
 EVEN = [0, 2, 4]
@@ -115,6 +116,23 @@ def test_what_estimates_say_and_what_has_probability_zero():
     assert law.probability(Limit(EVEN, least=4)) == law.probability(Limit(EVEN, most=0), given=[2])
     with pytest.raises(ZeroProbabilityError):
         law.exclude([1]).probability(Limit(EVEN, most=1), given=[1])
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("total", [(2.0, 3.0, 3.0), (np.pi, 3.2, 3.3)], ids=["with a step", "without"])
+def test_every_verb_says_that_no_set_keeps_limits(kind: Kind, total: tuple[float, float, float]):
+    law, (value, least, most) = entries(kind, BASES[0])[0].law, total
+    limits = [Limit(np.full(law.n_items, value), least, most)]
+    asked = {
+        "inclusion_probabilities": (), "size_distribution": (), "entropy": (), "component_inclusions": (), "sample": (1,),
+        "log_prob": ([0],), "log_containment": ([0],), "responsibilities": ([0],), "pair_probabilities": ([0, 1],),
+    }  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert law.probability(limits).value == 0.0
+        for verb, arguments in asked.items():
+            with pytest.raises(ImpossibleLimitError, match="keep"):
+                getattr(law, verb)(*arguments, limits=limits)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)

@@ -50,6 +50,17 @@ def test_a_large_direction_hides_a_small_one(kind: str):
 
 
 @every_kind
+def test_a_limit_given_an_item_of_a_large_direction(kind: str):
+    law = of_kind(kind, np.array([[3, 1], [1, 2], [2, -1]]) * [2.0**25, 1], np.array([[2.0, 1.0], [-1.0, 1.0]]))
+    truth = 10133099161583617 / 262897628247752713
+    try:
+        found = law.probability(ndpp.Limit([0, 1, 2], 1, 1), given=[0])
+    except PrecisionError:
+        return
+    assert abs(found.value - truth) <= 1e-8 + 5 * found.error  # it was 0.04839, with an error of 0
+
+
+@every_kind
 def test_large_terms_cancel(kind: str):
     d = 2.0**-22
     W = np.array([[(1 + d) ** 2 + 1, -(2 + d)], [-(2 + d), 2]]) / d**2

@@ -12,13 +12,11 @@ from ndpp.answers.conditions import CONDITIONS, Names, Said
 from ndpp.answers.prepared import MEMORY, N_ADDED, NamedCustomer, Prepared
 from ndpp.answers.records import Item
 from ndpp.errors import InvalidInputError
+from ndpp.inference.scores import listing_factors
 from ndpp.laws.ask import NO_ITEMS, Conditions
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit
 from ndpp.samplers.shared import prepare_components
-
-NEARLY_ZERO = 1e-12
-"""The factor of items that are out of stock, beside baskets that hold some of these."""
 
 
 class Heard(NamedTuple):
@@ -85,14 +83,15 @@ class Heard(NamedTuple):
     def listing(self) -> Law:
         """Return the law whose probabilities order lists of items: lists, not the law, keep limits and leave out what is no candidate.
 
-        Items of the basket are not out of stock, even if their factor is zero. Any other has the same effect on them, so where baskets hold
-        such items, all that is out of stock has a factor near zero, and one law serves all of them.
+        Items of the basket stay possible even if they are out of stock, so that one law serves many baskets.
         """
-        factors = self.factors
-        if factors is not None and not factors[self.given].all():
-            factors = np.where(factors == 0, NEARLY_ZERO, factors)
+        factors = None if self.factors is None else listing_factors(self.factors, self.given)
         ask = self.own.law.ask(**self._of_lists(factors))
         return self.own.under(ask.of_law._replace(excluded=ask.excluded))
+
+    def of_person(self, person: NamedCustomer) -> Law:
+        """Return the law of one customer's baskets, whose completions are listed: lists leave out what is out of stock."""
+        return self.own.under(self.own.law.ask(**self._of_lists(self.factors)).of_law, person)
 
     def _of_lists(self, factors: FloatArray | None) -> Conditions:
         return {**self.said, "boost": factors, "candidates": None, "exclude": NO_ITEMS}

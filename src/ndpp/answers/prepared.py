@@ -18,6 +18,7 @@ from ndpp.answers.search import LabelIndex
 from ndpp.answers.table import ItemTable
 from ndpp.baskets.labels import word_of
 from ndpp.customers import Customers
+from ndpp.customers.people import Customer
 from ndpp.errors import InvalidInputError
 from ndpp.laws.ask import Ask, Factors
 from ndpp.laws.law import Law
@@ -79,7 +80,15 @@ class NamedCustomer(NamedTuple):
 
     def over(self, law: Law) -> tuple[FloatArray | None, FloatArray | None]:
         """Return the weights of the components in this customer's baskets, and factors of the items within each component."""
-        return self.customers.person(self.customer, history=self.history).over(law)
+        return self._person.over(law)
+
+    def begun(self, law: Law, basket: IntArray) -> FloatArray:
+        """Return the chance of each item to be in this customer's basket, which has begun with these."""
+        return self._person.begun(law, basket)
+
+    @property
+    def _person(self) -> Customer:
+        return self.customers.person(self.customer, history=self.history)
 
 
 class Prepared:

@@ -61,12 +61,14 @@ def recommend(
     """
     heard = Heard.of(model, basket, **said)
     given, person = heard.given, heard.person
-    rule, listed = _rule(heard, person, damping, n=n, ranking=ranking, support=support, per_category=per_category)
+    rule, _ = _rule(heard, person, damping, n=n, ranking=ranking, support=support, per_category=per_category)
     if person is None:
         best = rule.best_for(given)
+    elif rule.ranking.is_whole:
+        best = rule._replace(law=heard.of_person(person)).best_for(given)
     else:
-        best = heard.own.people(rule.law).recommend(person.customer, given, history=person.history, **listed)
-    return _recommended(heard.own, given, rule, best, person, why=why, ids=ids, skipped=heard.skipped)
+        best = rule.best(person.begun(rule.law, given), given)
+    return _recommended(heard, given, rule, best, person, why=why, ids=ids, skipped=heard.skipped)
 
 
 def recommend_each(
@@ -96,12 +98,15 @@ def recommend_each(
     if customers is None:
         each = rule.best_of_each(baskets)
     elif rule.ranking.is_whole:
-        each = [own.people(rule.law).recommend(one, basket, **listed) for one, basket in zip(customers, baskets)]
+        each = [
+            one and rule._replace(law=heard.of_person(one)).best_of_each(own.law.one_basket(basket))[0]
+            for one, basket in zip(people, baskets)
+        ]
     else:
         begun = baskets if len(heard.given) else None
         each = own.people(rule.law).recommend_many(list(map(str, customers)), begun, **listed)
     found = (
-        best and _recommended(own, basket, rule, best, person, why=why, ids=ids)
+        best and _recommended(heard, basket, rule, best, person, why=why, ids=ids)
         for basket, best, person in zip(baskets, each, people)
     )
     return Recommendations(found, baskets.ids_or_numbers)
@@ -149,7 +154,7 @@ def _rule(
 
 
 def _recommended(
-    own: Prepared,
+    heard: Heard,
     basket: IntArray,
     rule: Rule,
     best: Recommendation,
@@ -160,13 +165,13 @@ def _recommended(
     skipped: tuple[r.Item, ...] = (),
 ) -> r.Recommended:
     items: Sequence[r.Scored]
-    ranking, usual, total = rule.ranking, best, 1.0
+    own, ranking, usual, total = heard.own, rule.ranking, best, 1.0
     if why and person is not None:
         everybody = scores_of_one(rule.law, basket, whole=ranking.is_whole)
         usual = best._replace(scores=(everybody / rule.shown)[best.items])
         if ranking.is_whole:  # shares of all baskets with one more item: the customer's weigh more
-            theirs = own.people(rule.law).law(person.customer, history=person.history)
-            total = float(scores_of_one(theirs, basket, whole=True).sum() / everybody.sum())
+            theirs = np.delete(scores_of_one(heard.of_person(person), basket, whole=True), heard.gone)
+            total = float(theirs.sum() / everybody.sum())
     if why:
         items = _reasons(own, rule.law, basket, usual, ranking, ids=ids)
     else:

@@ -15,7 +15,6 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 import numpy as np
 
 from ndpp._types import Items, RngLike
-from ndpp._validation import check_items
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels, many, places
 from ndpp.baskets.orders import Orders
@@ -25,9 +24,8 @@ from ndpp.customers.fitting import MIN_CUSTOMERS, fit_habits, halves
 from ndpp.customers.people import Customer, Habits, People, Time, at_time, best_sparse, posterior, read_time
 from ndpp.customers.store import NEVER, WEEK, CustomerCounts, IdArray, Layers, Trips, encoded
 from ndpp.errors import DataWarning, InvalidInputError, UncheckedModelWarning
-from ndpp.inference.ranking import DAMPING, OrderOptions, Rule
+from ndpp.inference.ranking import DAMPING, OrderOptions, Rule, recommend
 from ndpp.inference.recommendation import Recommendation, Recommendations
-from ndpp.inference.scores import scores_of_one, scores_or_nan
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.law import Law
 from ndpp.laws.scoring import Best
@@ -199,17 +197,8 @@ class Customers:
         As :func:`ndpp.recommend`, whose ``options`` it takes, with P(a | basket) raised to p′ for the customer's own items; scores of
         ``Ranking.COMPLETION`` are those of the customer's :meth:`law`.
         """
-        one, plain = self.person(customer, history=history, time=time, unknown=unknown), self.plain
-        if unknown != "error":
-            basket = Baskets.from_lists([basket], n_items=plain.n_items, labels=plain.labels, unknown=unknown)[0]
-        ids, rule = check_items(basket, plain, "basket"), Rule.of(plain, n=n, **options)
-        found = None
-        if not rule.ranking.is_whole:
-            (found,) = self._lists(rule, one.people, time, plain.one_basket(ids) if len(ids) else None)
-        if found is None:  # a completion, or a basket that never occurs: what follows raises, and says why
-            law = plain.under(plain.ask(customer=one))
-            found = rule.best(scores_of_one(law, ids, whole=rule.ranking.is_whole), ids)
-        return found
+        one = self.person(customer, history=history, time=time, unknown=unknown)
+        return recommend(self.plain, basket, n, customer=one, unknown=unknown, **options)
 
     def bought(self, customers: Sequence[object] = (), *, history: History | None = None) -> list[dict[int, float]]:
         """Return how often each customer, or the one with this history, buys their own items, by id: the decayed share of their baskets."""
@@ -260,18 +249,12 @@ class Customers:
         self, rule: Rule, people: People, time: Time | None, baskets: Baskets | None
     ) -> list[Recommendation | None]:
         """Return the best items for each customer, whose baskets have begun or not; None for baskets of probability zero."""
-        base, own = at_time(self.plain, time), people.counts
-        weights = people.weights(base)
-        if baskets is None:
-            if weights is None and rule.caps is None:
-                return best_sparse(rule, people, base.popularity, base.labels)
-            every = base.popularity if weights is None else weights @ base.component_inclusions()
-            chances = np.array(np.broadcast_to(every, (len(own.mass), base.n_items)))
-        else:  # beside the best, the chances of own items matter
-            wanted = np.split(own.items, own.indptr[1:-1])
-            best = None if rule.caps is not None else Best(rule.n, rule.allowed, rule.unit, wanted)
-            chances = scores_or_nan(base, baskets, whole=False, best=best, weights=weights)
-        people.raise_own(chances)
+        base, own, best = at_time(self.plain, time), people.counts, None
+        if baskets is None and rule.caps is None and people.weights(base) is None:
+            return best_sparse(rule, people, base.popularity, base.labels)
+        if baskets is not None and rule.caps is None:  # beside the best, the chances of own items matter
+            best = Best(rule.n, rule.allowed, rule.unit, np.split(own.items, own.indptr[1:-1]))
+        chances = people.begun(base, baskets, best)
         held = [np.empty(0, np.int64)] * len(own.mass) if baskets is None else list(baskets)
         return [None if np.isnan(row[0]) else rule.best(row, items) for row, items in zip(chances, held)]
 

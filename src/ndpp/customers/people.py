@@ -22,7 +22,9 @@ from ndpp.customers.store import NEVER, WEEK, CustomerCounts
 from ndpp.errors import InvalidInputError
 from ndpp.inference.ranking import ZERO_CHANCE, Rule, rounded
 from ndpp.inference.recommendation import Recommendation
+from ndpp.inference.scores import scores_of_one, scores_or_nan
 from ndpp.laws.law import Law
+from ndpp.laws.scoring import Best
 from ndpp.linalg.tilts import TINY, solve_each
 
 MAX_LOG_FACTOR = np.log(1e9)
@@ -127,6 +129,17 @@ class People:
         found = (missions * self.fade[:, None] + prior * law.weights) / (mass + prior)[:, None]
         return np.asarray(found / found.sum(axis=1, keepdims=True))
 
+    def begun(self, law: Law, baskets: Baskets | None, best: Best | None = None) -> FloatArray:
+        """Return P(a | basket) of all items, p′ for own ones, a row per customer; without baskets, of those that have not begun."""
+        weights = self.weights(law)
+        if baskets is None:
+            every = law.popularity if weights is None else weights @ law.component_inclusions()
+            chances = np.array(np.broadcast_to(every, (len(self.counts.mass), law.n_items)))
+        else:
+            chances = scores_or_nan(law, baskets, whole=False, best=best, weights=weights)
+        self.raise_own(chances)
+        return chances
+
     def raise_own(self, chances: FloatArray) -> None:
         """Replace p by p′ for own items in the chances of all items, a row per customer, in place, unless they cannot occur."""
         owners, items = self.counts.owners, self.counts.items
@@ -162,6 +175,14 @@ class Customer:
         raised = self.people.habits.raised(p[can], self.people.shares[can])
         factors[own.items[can]] = factors_to(raised, w, within[:, can])
         return weights, factors
+
+    def begun(self, law: Law, basket: IntArray) -> FloatArray:
+        """Return P(a | basket) of all items, p′ for own ones."""
+        base = at_time(law, self.time)
+        chances: FloatArray = self.people.begun(base, base.one_basket(basket) if len(basket) else None)[0]
+        if np.isnan(chances[0]):  # a basket that never occurs: what follows raises, and says why
+            chances = scores_of_one(law.under(law.ask(customer=self)), basket, whole=False)
+        return chances
 
 
 def factors_to(wanted: FloatArray, weights: FloatArray, within: FloatArray) -> FloatArray:

@@ -286,7 +286,7 @@ def is_counted(store: CustomerCounts, trips: Trips) -> BoolArray:
         )  # fmt: skip
     codes = np.unique(np.concatenate([store.marks, marks]), return_inverse=True)[1]
     pairs = np.concatenate([store.marked, who]) * len(codes) + codes
-    known = np.isin(pairs[n_known:], pairs[:n_known]) & (marks > 0)
+    known = (times == last) & np.isin(pairs[n_known:], pairs[:n_known]) & (marks > 0)
     order = np.lexsort((codes[n_known:], times, who))
     same = (np.diff(pairs[n_known:][order]) == 0) & (np.diff(times[order]) == 0)
     known[order[1:][same]] |= marks[order[1:][same]] > 0

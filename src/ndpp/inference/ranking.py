@@ -11,17 +11,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
-from typing import NamedTuple, TypedDict, Unpack
+from typing import NamedTuple, TypedDict, Unpack, cast
 
 import numpy as np
 
 from ndpp._types import BoolArray, FloatArray, IntArray, Items
-from ndpp._validation import check_choice, check_count, check_items
+from ndpp._validation import check_choice, check_count, check_items, check_values
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.inference.recommendation import Caps, PerCategory, Recommendation, Recommendations
-from ndpp.inference.scores import continuation_scores, law_under, next_item_scores, scores_of_one, scores_or_nan
-from ndpp.laws.ask import Conditions, Factors, Whose
+from ndpp.inference.scores import (
+    continuation_scores,
+    law_under,
+    listing_factors,
+    next_item_scores,
+    scores_of_one,
+    scores_or_nan,
+)
+from ndpp.laws.ask import NO_ITEMS, Conditions, Factors, Whose
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit, listed
 from ndpp.laws.scoring import Best
@@ -150,6 +157,10 @@ class Rule(NamedTuple):
             caps = Caps.of(limits, law).joined(caps)
         return cls(law, ranking, n, allowed, unit, shown, caps)
 
+    def among(self, possible: BoolArray) -> Rule:
+        """Return the rule for lists of these items alone."""
+        return self._replace(allowed=self.allowed & possible)
+
     @property
     def meaning(self) -> str:
         """What a score says and, where it is another one, the order."""
@@ -236,7 +247,8 @@ def recommend(  # type: ignore[misc]
         Upper limits that the basket and all recommendations together keep: the best item that fits, and so on.
     **conditions
         What else is known or wanted, as in ``law.ask``: ``boost``, ``context``, ``mission``, ``customer``, and the ``size`` of the
-        whole basket.
+        whole basket. For a customer the answer is that of ``Customers.recommend``: in baskets that have begun, P(a | J) is raised to p′
+        for own items.
 
     Examples
     --------
@@ -252,12 +264,29 @@ def recommend(  # type: ignore[misc]
     if unknown != "error":
         basket = Baskets.from_lists([basket], n_items=own.n_items, labels=own.labels, unknown=unknown)[0]
     ids = check_items(basket, own, "basket")
-    own = law_under(own, ids, **conditions)
+    own, person, in_stock = _of_lists(own, ids, ranking, cast(Conditions, {**conditions}), given=ids)
     rule = Rule.of(
         own, n=n, candidates=candidates, exclude=exclude, ranking=ranking, damping=damping, support=support,
         per_category=per_category, limits=limits,
-    )  # fmt: skip
-    return rule.best(scores_of_one(own, ids, whole=rule.ranking.is_whole), ids)
+    ).among(in_stock)  # fmt: skip
+    whole = rule.ranking.is_whole
+    return rule.best(scores_of_one(own, ids, whole=whole) if person is None else person.begun(own, ids), ids)
+
+
+def _of_lists(
+    law: Law, held: IntArray, ranking: Ranking | str, said: Conditions, given: IntArray = NO_ITEMS
+) -> tuple[Law, Whose | None, BoolArray]:
+    """Return the law of lists for baskets that hold these items, a customer whose own items are raised to p′, and what is in stock."""
+    boost = said.get("boost")
+    factors = (
+        np.ones(law.n_items) if boost is None or not len(boost) else check_values(boost, law, "boost", default=1.0)
+    )
+    if ranking == Ranking.COMPLETION:  # P(J ∪ a) / P(J) does not depend on what other sets there are
+        return law_under(law, given, excludes=False, **said), None, factors > 0
+    if boost is not None:
+        said["boost"] = listing_factors(factors, held)
+    person = None if said.get("size") is not None else said.pop("customer", None)
+    return law_under(law, given, **said), person, factors > 0
 
 
 def recommend_many(
@@ -267,14 +296,15 @@ def recommend_many(
     size: int | None = None,
     boost: Factors | None = None,
     context: Mapping[str, object] | None = None,
-    mission: int | str | None = None,
+    mission: int | str | Sequence[int] | Sequence[str] | None = None,
     customer: Whose | None = None,
     **options: Unpack[ListOptions],
 ) -> Recommendations[Recommendation]:
     """Return :func:`recommend` of each basket, None for baskets of probability zero: thousands of baskets in a few seconds.
 
     The result is a list that knows the ``basket_ids`` of the baskets; its ``to_frame()`` can be joined to the orders. ``law`` is a kernel,
-    a mixture or a fitted estimator, and the options are those of :func:`recommend`, other than ``unknown``.
+    a mixture or a fitted estimator, and the options are those of :func:`recommend`, other than ``unknown``. A customer is that of all the
+    baskets; :meth:`ndpp.Customers.recommend_many` takes those of many.
 
     Examples
     --------
@@ -284,12 +314,14 @@ def recommend_many(
     [[1], [0]]
     """
     own: Law = Law.required(law)
-    shared = law_under(own, size=size, boost=boost, context=context, mission=mission, customer=customer)
-    rule = Rule.of(shared, **options)
-    found = rule.best_of_each(baskets)
-    for i in [i for i, one in enumerate(found) if one is None and shared is not own]:
-        with suppress(ZeroProbabilityError):  # unless all that is in the way is out of stock
-            found[i] = recommend(
-                own, baskets[i], size=size, boost=boost, context=context, mission=mission, customer=customer, **options
-            )
+    said: Conditions = {"size": size, "boost": boost, "context": context, "mission": mission, "customer": customer}
+    order = options.get("ranking", Ranking.CONTINUATION)
+    shared, person, in_stock = _of_lists(own, np.unique(baskets.indices), order, said)
+    rule = Rule.of(shared, **options).among(in_stock)
+    if person is None:
+        return Recommendations(rule.best_of_each(baskets), baskets.ids_or_numbers)
+    found: list[Recommendation | None] = [None] * len(baskets)
+    for i, ids in enumerate(baskets):
+        with suppress(ZeroProbabilityError):
+            found[i] = rule.best(person.begun(shared, ids), ids)
     return Recommendations(found, baskets.ids_or_numbers)

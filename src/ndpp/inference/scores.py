@@ -19,6 +19,9 @@ from ndpp.laws.ask import NO_ITEMS, Conditions
 from ndpp.laws.law import Law
 from ndpp.laws.scoring import Best
 
+NEARLY_ZERO = 1e-12
+"""The factor of items of the basket that are out of stock: sets with them stay possible, and hardly any other basket has them."""
+
 
 def next_item_scores(kernel: object, basket: Items | Baskets, **conditions: Unpack[Conditions]) -> FloatArray:
     """Return P(J ∪ i) / P(J), J being the basket, for every item i of the catalogue: what completes a basket that lacks one item.
@@ -64,12 +67,22 @@ def continuation_scores(law: object, basket: Items | Baskets, **conditions: Unpa
     return _scores(Law.required(law), basket, conditions, whole=False)
 
 
-def law_under(law: Law, basket: IntArray = NO_ITEMS, **conditions: Unpack[Conditions]) -> Law:
-    """Return the law under conditions, of which none takes items of the basket out."""
+def listing_factors(factors: FloatArray, basket: IntArray) -> FloatArray:
+    """Return the factors by which lists for a basket are made, in whose law the items of the basket are possible."""
+    out = factors.copy()
+    out[basket] = np.maximum(out[basket], NEARLY_ZERO)
+    return out
+
+
+def law_under(law: Law, basket: IntArray = NO_ITEMS, *, excludes: bool = True, **conditions: Unpack[Conditions]) -> Law:
+    """Return the law under conditions, of which none takes items of the basket out or, unless it ``excludes``, any others."""
     if "given" in conditions:
         raise InvalidInputError("is the basket itself; add its items there", argument="given")
+    if not conditions:
+        return law
     said: Conditions = {**conditions, "given": basket}
-    return law.under(law.ask(**said)._replace(given=NO_ITEMS)) if conditions else law
+    ask = law.ask(**said)._replace(given=NO_ITEMS)
+    return law.under(ask if excludes else ask._replace(excluded=NO_ITEMS))
 
 
 def _scores(law: Law, basket: Items | Baskets, conditions: Conditions, *, whole: bool) -> FloatArray:

@@ -53,6 +53,9 @@ class Whose(Protocol):
     def over(self, law: Any) -> tuple[FloatArray | None, FloatArray | None]:
         """Return the weights (C,) of the components in this person's baskets, and factors (n,) of the items within each component."""
 
+    def begun(self, law: Any, basket: IntArray) -> FloatArray:
+        """Return the chance of each item to be in this person's basket, which has begun with these."""
+
 
 class Conditions(TypedDict, total=False):
     """What can be said in any question; whatever one verb of a law takes, all take."""

@@ -122,8 +122,9 @@ class Conditioned(Law):
     @cached_property
     def frame(self) -> Frame:
         """P(c | conditions), and what else the whole law has."""
+        weights, _ = self._weighed  # raises where no set keeps the limits; only then is there something to say
         self._say_estimated()
-        return self.whole.frame.weighted(self._weighed[0], nonempty=False)
+        return self.whole.frame.weighted(weights, nonempty=False)
 
     @cached_property
     def _masses(self) -> FloatArray:
@@ -196,8 +197,9 @@ class Conditioned(Law):
 
     def _log_chances(self) -> FloatArray:
         """Return log P_c(limits | given, size), and say if they are estimated."""
+        _, chances = self._weighed
         self._say_estimated()
-        return self._weighed[1]
+        return chances
 
     def _say_estimated(self, found: FloatArray | None = None) -> None:
         """Say how far off answers may be that are estimated from samples: these frequencies of sets, or all probabilities, by a factor.
