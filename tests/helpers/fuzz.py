@@ -97,7 +97,7 @@ def run_case(kind: str, seed: int) -> Result | None:
 
 
 def run(kinds: list[str], *, first: int, seconds: float, count: int | None) -> tuple[int, list[Result]]:
-    """Run cases of each kind, in turn, until the time is over or so many are done."""
+    """Run cases of each kind, in turn, until the time is over or ``count`` cases are done."""
     failures: list[Result] = []
     done = 0
     for kind in kinds:
