@@ -9,7 +9,7 @@ The baskets, one per line as item ids, are begun ones: one to three items of eac
 the first completion takes after the model was loaded, compiled code being there; *warm* are baskets that come after as many others. The
 peak memory of the process is that of all of it. ``--against`` measures the package in another folder in turns with this one. The command
 completes with a file that ``ndpp prepare`` has written.
-``--memory`` completes so many different baskets, and says how much memory the process and what is kept of the components have grown by.
+``--memory`` completes this many different baskets, and reports by how much the process and its cached components have grown.
 ``--everyday`` measures what a user meets first: samples, completions by a new server, its start, and reasons in bulk.
 ``--flat`` completes baskets of synthetic mixtures of one rank over 10⁴, 10⁵ and 10⁶ items.
 ``-o`` writes a part of a file, and keeps the others: ``completions``, ``memory`` or ``everyday`` of the model, or ``flat``.
@@ -134,7 +134,7 @@ def flat(n: int, *, rank: int = 64, n_components: int = 20, count: int = 200) ->
 
 
 def command(model: Path, baskets: Path, count: int) -> dict[str, Any]:
-    """Return CPU and wall seconds in which ``ndpp complete`` completes so many baskets to eight items."""
+    """Return CPU and wall seconds that ``ndpp complete`` takes to complete this many baskets to eight items."""
     from ndpp import load, save
 
     lists = [basket for n in GIVEN for basket in begun(baskets, n, -(-count // len(GIVEN)))][:count]
@@ -223,7 +223,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, nargs="?")
     parser.add_argument("baskets", type=Path, nargs="?")
-    parser.add_argument("--memory", type=int, default=0, metavar="BASKETS", help="measure memory with so many baskets")
+    parser.add_argument(
+        "--memory", type=int, default=0, metavar="BASKETS", help="measure the memory of this many baskets"
+    )
     parser.add_argument("--everyday", action="store_true", help="measure what a user meets first")
     parser.add_argument("--flat", action="store_true", help="measure synthetic mixtures of 10⁴ to 10⁶ items")
     parser.add_argument("--count", type=int, default=300, help="baskets measured for each number of given items")

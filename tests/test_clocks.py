@@ -29,7 +29,7 @@ LIMITS = ("deadline", "faulthandler_timeout", "timeout")
 """Arguments that are limits of time."""
 REPORTING = {
     "helpers/forking.py": "waits like subprocess, as long as it is told to",
-    "helpers/fuzz.py": "tries inputs for as long as it is told to",
+    "helpers/fuzz.py": "run by hand, tries inputs for as long as it is told to, and tells which are slow; tests call its run_case",
     "helpers/fuzz_commands.py": "chooses when to kill a command",
     "helpers/fuzz_service.py": "tells how long answers took",
     "helpers/mutation.py": "tells how long mutants took",

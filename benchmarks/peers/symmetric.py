@@ -120,7 +120,7 @@ def main() -> None:
     parser.add_argument("--items", nargs="+", type=int, default=[2_000, 10_000, 100_000])
     parser.add_argument("--rank", type=int, default=100)
     parser.add_argument("--size", type=int, default=10)
-    parser.add_argument("--limit", type=int, help="exactly so many of the first tenth of the items")
+    parser.add_argument("--limit", type=int, help="require exactly this many of the first tenth of the items")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--folder", type=Path, default=Path("build/peers"), help="kernels and the environment go there")
     parser.add_argument("-o", "--output", type=Path, default=Path("symmetric.json"))

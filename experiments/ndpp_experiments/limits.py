@@ -29,7 +29,7 @@ from ndpp_experiments.record import Finding, Result, Say, number
 from ndpp_experiments.timing import Stopwatch
 
 NEGLIGIBLE_P, MAX_DEVIATIONS = 1e-4, 4.0
-"""A smaller p-value would show another distribution, and estimates are within so many standard errors of exact values."""
+"""A smaller p-value would show another distribution, and estimates are within this many standard errors of exact values."""
 N_SMALL = 9
 """Items of the law that is enumerated."""
 

@@ -34,7 +34,7 @@ WITHOUT_PROMOTION = 0.02
 EFFECT, BESIDE = -1.5, "beside displays and mailers"
 """The effect of the price in synthetic baskets, and the estimate that recovers it."""
 MAX_DEVIATIONS = 4.0
-"""A synthetic estimate is within so many standard errors of the truth."""
+"""A synthetic estimate is within this many standard errors of the truth."""
 
 
 class Panel(NamedTuple):

@@ -148,7 +148,7 @@ def main() -> None:
     parser.add_argument("data", nargs="+", help="BASKETS.gz or BASKETS.gz=MODEL")
     parser.add_argument("--validation", type=int, default=150, help="validation baskets per number of given items")
     parser.add_argument("--test", type=int, default=300, help="test baskets per number of given items")
-    parser.add_argument("--times", type=int, metavar="BASKETS", help="only measure the time of so many begun baskets")
+    parser.add_argument("--times", type=int, metavar="BASKETS", help="only measure the time of this many begun baskets")
     parser.add_argument("-o", "--output", type=Path)
     chosen = parser.parse_args()
     with threadpoolctl.threadpool_limits(1):

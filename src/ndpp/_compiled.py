@@ -53,9 +53,9 @@ _taken: defaultdict[object, float] = defaultdict(float)
 
 
 def soon(function: Function, steps: float) -> Function:
-    """Return a compiled function; for its first calls, each of about so many steps, the same in Python if there is no compiled code yet.
+    """Return a compiled function or, for its first calls of about ``steps`` steps each, its Python version if nothing is compiled yet.
 
-    To compile a sampler takes as long as many samples in Python, so that nothing is compiled for those who want a few.
+    Compiling a sampler takes as long as drawing many samples in Python, so nothing is compiled for users who want only a few.
     """
     if getattr(function, "overloads", True) or _taken[function] + steps > INTERPRETED_STEPS or _is_cached(function):
         return function

@@ -25,7 +25,7 @@ from patience import HANG_SECONDS, until
 
 QUICK = ["-n", 800, "--seed", 7, "--size", 3]
 SAMPLE = ["--seed", 7, "--size", 3, "--sampler", "walk", "--steps", 2]
-ENDLESS = ["-n", 10**6]  # so many are not drawn before the test has its turn, however busy the machine is
+ENDLESS = ["-n", 10**6]  # they are not all drawn before the test has its turn, however busy the machine is
 
 
 def wait_for(condition, process: subprocess.Popen[bytes] | Forked) -> None:

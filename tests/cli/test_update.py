@@ -200,12 +200,11 @@ def test_a_killed_update_leaves_the_old_model(call, folder, line):
 @pytest.fixture
 def customers(folder):
     """The customers' file of three earlier orders, and tonight's orders with customers and times."""
-    shops = pytest.importorskip("ndpp.customers")
     law = shop()
     before = "basket,item,customer,time\n1,bread,ann,2026-01-01\n2,tea,bob,2026-01-01\n3,bread,ann,2026-01-05\n"
     (folder / "before.csv").write_text(before)
     with pytest.warns(DataWarning, match="too few to fit"):
-        shops.Customers.fit(law, folder / "before.csv").save(folder / "shop.customers")
+        ndpp.Customers.fit(law, folder / "before.csv").save(folder / "shop.customers")
     lines = (folder / "tonight.csv").read_text().splitlines()
     named = [f"{line},{'ann' if line.startswith('7,') else 'cy'},2026-01-0{6 + (line > '2')}" for line in lines[1:]]
     (folder / "tonight.csv").write_text("\n".join([f"{lines[0]},customer,time", *named]) + "\n")

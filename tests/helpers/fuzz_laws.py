@@ -152,7 +152,7 @@ DEVICE: str | None = None
 
 
 def random_limit(draw: random.Random, n: int) -> Limit:
-    """At most, at least, or between, of so many items or of values with up to three decimals."""
+    """A random lower bound, upper bound or both, on a number of items or on values with up to three decimals."""
     items = draw.sample(range(n), draw.randint(1, n))
     if draw.random() < PERHAPS:
         least, most = sorted(draw.randint(0, len(items)) for _ in range(2))

@@ -89,6 +89,15 @@ def test_processes(kind: str, count: int):
     assert not failures
 
 
+def test_slow_cases_fail_by_hand_but_not_in_tests(monkeypatch: pytest.MonkeyPatch):
+    """A limit that every case exceeds."""
+    monkeypatch.setattr(fuzz, "SLOW", -1.0)
+    assert fuzz.run_case("baskets", 0) is None
+    _, failures = fuzz.run(["baskets"], first=0, seconds=np.inf, count=2)
+    assert [failure.seed for failure in failures] == [0, 1]
+    assert all(failure.problem.endswith("s of the processor") for failure in failures)
+
+
 def test_wrong_answers_are_found(monkeypatch: pytest.MonkeyPatch):
     """A negative control: a size distribution that is off by a millionth, and a kernel that warns without need."""
     right = LowRankKernel.size_distribution

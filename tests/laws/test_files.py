@@ -20,10 +20,12 @@ from safetensors.numpy import load_file, save_file
 import families
 import mixtures
 import only_posix
+import oracles
 from kernels import AWKWARD, Case
 from ndpp._atomic import HOST, check_writable, sweep
 from ndpp.errors import InvalidInputError, ModelFileError, UncheckedModelWarning
 from ndpp.laws import files as model_files
+from ndpp.laws.families import FamilyMixture
 from ndpp.laws.header import NO_DIGEST, digest, seal
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
@@ -35,6 +37,35 @@ def kernel_of(dtype: type = np.float64, *, order: str = "C", labels: bool = Fals
     X = np.asarray(rng.standard_normal((7, 4)), dtype, order=order)  # type: ignore[call-overload]
     skew = rng.standard_normal((4, 4))
     return LowRankKernel(X, np.eye(4) + skew - skew.T, labels=[f"item, “{i}”\n" for i in range(7)] if labels else None)
+
+
+def _earlier() -> dict[str, Any]:
+    """Return the laws whose files earlier versions wrote, built anew from the same arrays."""
+    X = np.array([[1.0, 0.5], [0.25, -1.0], [-0.5, 0.75], [1.5, 0.25], [0.0, 1.0]])
+    W, background = np.array([[1.0, 0.75], [-0.75, 0.5]]), [0.5, 0.0, 0.25, 1.0, 0.125]
+    odds, weights = [[0.5, 0.25, 1.0, 0.125, 2.0], [0.25, 2.0, 0.0, 1.0, 0.5]], [0.75, 0.25]
+    item_odds = [[0.5, 2.0], [1.0, 0.25], [0.75, 0.0], [1.0, 0.0], [0.5, 0.0]]
+    labels = ["bread", "tea", "jam, “red”", "crème", "rye"]
+    plain, with_background = (
+        LowRankKernel(rows, W, background=odds, labels=labels) for rows, odds in ((X, None), (X[::-1], background))
+    )
+    tied = Mixture.tied(odds, X, W, weights, names=["weekly", "snack"], labels=labels)
+    return {
+        "kernel-0.1.0": plain,
+        "conditional-0.1.0": plain.exclude([1]).condition([0]),
+        "kernel-0.2.0": LowRankKernel(X, W, background=background, labels=labels),
+        "mixture-0.2.0": Mixture([plain, with_background], weights),
+        "tied-0.2.0": tied.without_empty(),
+        "prepared-0.2.0": tied,
+        "context-0.2.0": tied.with_context({"weekday": ("Friday", "Sunday")}, [[0.5, -0.5], [-1.0, 1.0]]),
+        "families-0.2.0": FamilyMixture(
+            [[0.5, 0.25, 1.0], [2.0, 0.125, 0.5]], item_odds, [0, 0, 1, 1, 1], [0, 0, 1], X[:2], W, weights=weights, labels=labels
+        ),
+    }  # fmt: skip
+
+
+EARLIER, FOLDER = _earlier(), Path(__file__).with_name("earlier")
+"""The laws, and the folder of their files, each named by the version that wrote it: 0.1.0 at 555cf87a, 0.2.0 at 82d4c697."""
 
 
 @pytest.fixture
@@ -326,6 +357,43 @@ def test_files_without_a_digest_are_loaded_with_a_warning(model: Path) -> None:
     _rewrite_header(model, lambda m: m.update(dagest="0"))
     with pytest.raises(ModelFileError, match=r"unknown fields \['dagest'\]"):
         model_files.load(model)
+
+
+@pytest.mark.parametrize("name", EARLIER)
+def test_files_of_earlier_versions_give_the_same_law(tmp_path: Path, name: str) -> None:
+    """Bytes that earlier versions wrote. Those of 0.1.0 have no digest, which one warning says; all others are loaded without any."""
+    path, law = FOLDER / f"{name}.safetensors", EARLIER[name]
+    has_digest = not name.endswith("0.1.0")
+    with contextlib.nullcontext() if has_digest else pytest.warns(UncheckedModelWarning, match=r"by ndpp 0\.1\.0"):
+        again = model_files.load(path)
+    assert type(again) is type(law)
+    assert (again.labels, again.context, again.nonempty) == (law.labels, law.context, law.nonempty)
+    assert getattr(again, "names", None) == getattr(law, "names", None)
+    sets = oracles.subsets(law.n_items)
+    for day in law.context.get("weekday", (None,)):
+        asked = {} if day is None else {"context": {"weekday": day}}
+        found = again.log_probs(sets, **asked)
+        assert np.exp(found).sum() == pytest.approx(1.0, abs=1e-12)
+        np.testing.assert_allclose(found, law.log_probs(sets, **asked), rtol=0, atol=1e-12)
+    if has_digest:  # saved again, it keeps its arrays
+        model_files.save(again, tmp_path / "again")
+        saved, written = load_file(path), load_file(tmp_path / "again")
+        assert saved.keys() == written.keys()
+        assert all(np.array_equal(saved[key], written[key]) for key in saved)
+
+
+@pytest.mark.filterwarnings("ignore::ndpp.errors.UncheckedModelWarning")
+@pytest.mark.parametrize("name", EARLIER)
+def test_flipped_bytes_in_the_arrays_of_earlier_files_are_refused(tmp_path: Path, name: str) -> None:
+    """A negative control: the first, a middle and the last byte of the arrays."""
+    data, path = (FOLDER / f"{name}.safetensors").read_bytes(), tmp_path / "model.safetensors"
+    start = 8 + int.from_bytes(data[:8], "little")
+    for place in (start, (start + len(data)) // 2, len(data) - 1):
+        changed = bytearray(data)
+        changed[place] ^= 1
+        path.write_bytes(changed)
+        with pytest.raises(ModelFileError, match="do not match their checksum"):
+            model_files.load(path)
 
 
 def test_folder_is_no_model(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def test_draws_under_conditions():
         goodness.assert_law(law.sample(500, size=size, given=given, rng=5).to_lists(), expected)
 
 
-def test_it_is_saved_recommended_mixed_and_served(tmp_path: Path):
+def test_it_is_saved_recommended_and_mixed(tmp_path: Path):
     law, path = entry_of(BASES[0]).law, tmp_path / "toy.safetensors"
     ndpp.save(law, path, metadata={"made": "by hand"})
     again = ndpp.load(path)
@@ -170,3 +170,26 @@ def test_it_is_saved_recommended_mixed_and_served(tmp_path: Path):
         warnings.simplefilter("ignore", PrecisionWarning)
         completed = answers.complete(law, [law.labels[1]], n=3, size=3, seed=1)
     assert all(len(one.items) == 3 and law.labels[1] in one.items for one in completed.baskets)
+
+
+def test_it_is_served(tmp_path: Path):
+    for name in ("fastapi", "uvicorn", "httpx"):
+        pytest.importorskip(name, reason=f"needs {name}: pip install 'ndpp[dev]'")
+    from ndpp.serve.app import create_app
+    from ndpp.serve.model import Settings
+    from servers import get, post, serving
+
+    law, path = entry_of(BASES[0]).law, tmp_path / "toy.safetensors"
+    basket = [law.labels[1]]
+    ndpp.save(law, path)
+    with serving(create_app(Settings(path))) as url:
+        assert get(f"{url}/api/model").json()["n_items"] == law.n_items
+        best = post(f"{url}/api/recommend", json={"basket": basket, "n": 3}).json()["items"]
+        assert [one["item"] for one in best] == [one.item for one in answers.recommend(law, basket, n=3).items]
+        chances = law.inclusion_probabilities(given=law.ids(basket))[law.ids([one["item"] for one in best])]
+        assert [one["score"] for one in best] == pytest.approx(chances.tolist())
+        log_prob = post(f"{url}/api/probability", json={"basket": basket}).json()["log_prob"]
+        assert log_prob == pytest.approx(law.log_prob(law.ids(basket)))
+        baskets = post(f"{url}/api/sample", json={"n": 4, "size": 3, "seed": 1}).json()["baskets"]
+        assert [len(one["items"]) for one in baskets] == [3] * 4
+        assert post(f"{url}/api/recommend", json={"basket": ["no such item"]}).status_code == 422

@@ -43,7 +43,7 @@ def over_families(seed: int = 0) -> ndpp.FamilyMixture:
 
 
 def kernel(n_skew: int, seed: int = 0) -> ndpp.LowRankKernel:
-    """Return a kernel X Diag(I, A) Xᵀ with so many skew columns."""
+    """Return a kernel X Diag(I, A) Xᵀ with ``n_skew`` skew columns."""
     rng, W = np.random.default_rng(seed), np.eye(6)
     A = rng.standard_normal((n_skew, n_skew))
     W[6 - n_skew :, 6 - n_skew :] = A - A.T

@@ -35,8 +35,8 @@ from ndpp.samplers.proposer import Proposer, towards
 @pytest.fixture(autouse=True)
 def _always_tilted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tilt components even where limits are kept so often that it does not pay."""
-    monkeypatch.setattr("ndpp.samplers.limited_ties.COMMON", np.inf)
-    monkeypatch.setattr("ndpp.samplers.limited_ties.TIMES_GIVEN", 1.05)
+    monkeypatch.setattr("ndpp.samplers.limited_ties.MIN_LIMIT_ACCEPTANCE", np.inf)
+    monkeypatch.setattr("ndpp.samplers.limited_ties.MAX_PROPOSAL_RATIO_GIVEN", 1.05)
 
 
 def check_draws(sampler: Proposer, law: dict[tuple[int, ...], float], n: int = 300) -> None:
@@ -409,8 +409,8 @@ def test_common_limits_need_no_tilts(monkeypatch: pytest.MonkeyPatch):
     """Nothing is prepared where enough proposals are accepted anyway; with given items less is enough."""
     entry = entry_of(KIND["tied mixture"])
     for common, given, expected in ((0.05, [], False), (2.0, [1], False), (2.0, [], True)):
-        monkeypatch.setattr("ndpp.samplers.limited_ties.COMMON", common)
-        monkeypatch.setattr("ndpp.samplers.limited_ties.SELDOM", 0.01)
+        monkeypatch.setattr("ndpp.samplers.limited_ties.MIN_LIMIT_ACCEPTANCE", common)
+        monkeypatch.setattr("ndpp.samplers.limited_ties.ACCEPTANCE_DISCOUNT", 0.01)
         law = ndpp.laws.Mixture.only(entry.law, range(3))  # one that has nothing prepared
         sampler = law.sampler(limits=CHEAP.limits, given=given)
         assert sampler.drawers.is_tilted.any() == expected

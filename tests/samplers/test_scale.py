@@ -243,7 +243,7 @@ def test_a_mapped_x_never_becomes_resident(tmp_path):
 
 
 def broken(times: int) -> Callable[..., Iterator[int]]:
-    """A pool that breaks after every other batch, so many times."""
+    """A pool that breaks after two batches, ``times`` times."""
     left = [times]
 
     def crew(draw: Callable[[int, range], int], shared: int, batches: list[range], n_jobs: int) -> Iterator[int]:

@@ -92,7 +92,7 @@ def test_one_mixture_completes_every_basket(
     size: int | None, common: float, given: tuple[int, ...], kind: str, monkeypatch: pytest.MonkeyPatch
 ):
     """Never tilted, and always; sets of any size never are."""
-    monkeypatch.setattr(shared, "COMMON", common)
+    monkeypatch.setattr(shared, "MIN_SIZE_ACCEPTANCE", common)
 
     def fits(S: tuple[int, ...]) -> bool:
         return set(given) <= set(S) and size in (None, len(S))

@@ -94,7 +94,7 @@ def pairs(model: object, *, n: int = 10, popular: int = MOST_POPULAR, ids: bool 
 
 
 def _occurring(own: Prepared, popular: int | None) -> IntArray:
-    """Return the items of positive probability, the most popular ones if only so many are wanted."""
+    """Return the items of positive probability, or only the ``popular`` most popular ones if a number is given."""
     p = own.law.popularity
     least = 0.0 if popular is None else np.sort(p)[-min(check_count(popular, "popular", least=1), len(p))]
     return np.flatnonzero((p > 0) & (p >= least))

@@ -242,7 +242,7 @@ def recommend(  # type: ignore[misc]
         What to do about labels of the basket that are not in the catalogue; skipped ones are counted in a
         :class:`~ndpp.errors.DataWarning`.
     per_category : PerCategory, optional
-        Recommend at most so many items of each category, those of the basket included, or only items of some categories.
+        The maximum number of items per category, including those of the basket, or the categories to recommend from.
     limits : Limit or sequence of Limit
         Upper limits that the basket and all recommendations together keep: the best item that fits, and so on.
     **conditions

@@ -29,8 +29,8 @@ from ndpp.laws.kernel import LowRankKernel
 
 BLOCK = 2048
 """Most proposals made at once. It affects speed only."""
-INTERPRETED, FEW = 4096, 8
-"""Items up to which the first few tables are built without compiled code, in milliseconds each; and how many these are."""
+MAX_INTERPRETED_ITEMS, MAX_INTERPRETED_TABLES = 4096, 8
+"""The first tables of a process, up to this many of up to this many items, are built without compiled code, in milliseconds each."""
 _built = itertools.count()
 ACCEPTANCE = "acceptance of an item proposed by its leverage"
 
@@ -185,7 +185,7 @@ def alias_table(weights: FloatArray) -> tuple[FloatArray, AnyArray]:
     threshold = weights * (weights.size / total)
     # With 10⁸ items every byte counts.
     alias = np.arange(weights.size, dtype=np.int32 if weights.size < 2**31 else np.int64)
-    is_little = len(alias) <= INTERPRETED and next(_built) < FEW
+    is_little = len(alias) <= MAX_INTERPRETED_ITEMS and next(_built) < MAX_INTERPRETED_TABLES
     (interpreted(pair_cells) if is_little else pair_cells)(threshold, alias)
     return threshold, alias
 
@@ -208,7 +208,7 @@ def look_up_one(threshold: FloatArray, alias: AnyArray, first: float, second: fl
 
 @njit()
 def proposals_at_once(expected: float, most: int) -> int:
-    """Return how many rows to propose, where so many are expected to be needed: at most ``most``, which is what the budget leaves."""
+    """Return how many rows to propose if ``expected`` proposals are needed on average; at most ``most``, the rest of the budget."""
     # tr M is often an integer; rounding keeps its last digits from deciding how many random numbers are used.
     return int(min(max(round(1.1 * expected, 4) + 8, 16), BLOCK, most))
 

@@ -35,8 +35,8 @@ STACK_ENTRIES = 2**16
 """Entries of the arrays of the innermost loop, which should stay in the cache."""
 BLOCK_ROWS = 1024
 """Items of the catalogue that are scored at a time."""
-FEW = 64
-"""Columns and rows of A are kept if so many distinct items are asked for, or fewer."""
+MAX_KEPT_ITEMS = 64
+"""Columns and rows of A are kept if at most this many distinct items are requested."""
 KEPT_BYTES = 128 * 2**20
 """Bytes of them that are kept."""
 
@@ -193,7 +193,7 @@ def _score(form: Form, baskets: Baskets, numbers: IntArray, out: FloatArray, los
 def _lines(form: Form, table: DistinctItems) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
     """Yield some rows i of the support, and A_ji and A_ij of the items j of the table, in its scale and without the factor of i."""
     kernel = form.kernel
-    if len(table.rows) <= min(FEW, form.most) and isinstance(kernel.X, np.ndarray):
+    if len(table.rows) <= min(MAX_KEPT_ITEMS, form.most) and isinstance(kernel.X, np.ndarray):
         both = form.lines(table.rows)
         both /= table.norms[:, None, None]
         yield slice(0, kernel.n_rows), both[:, 0], both[:, 1]

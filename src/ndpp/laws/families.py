@@ -9,8 +9,9 @@ The weight of all non-empty sets of items of a family is its odds o_cg = Σ_s a_
 of its families are independent of each other. In other words, if f_cg(S_g) = Σ_s ρ_s Π Bernoulli(θ_is) is the distribution of the items
 of a family that is not tied, then r = θ/(1 − θ) and a_cs = ρ_s Π(1 − θ_is) / f_cg(∅). A family of one item with one state has a = o, r = 1.
 
-Everything is closed. Without some items, their r is 0. Given items J, the families that J touches are no longer tied, as they are in A for
-certain: their rows of X become 0, W becomes that of the base given them, and a_cs becomes ∝ a_cs Π_{i∈J_g} r_is, in units of its sum.
+Exclusion and conditioning return mixtures of the same form. Excluding items sets their r to 0. Given items J, the families that J touches
+are certain to be in A and no longer tied: their rows of X become 0, W becomes that of the base given these families, and a_cs is multiplied
+by Π_{i∈J_g} r_is and normalized.
 """
 
 from __future__ import annotations

@@ -32,7 +32,19 @@ from ndpp._atomic import disk_errors, replacing, replacing_folder
 from ndpp._show import plain
 from ndpp._types import AnyArray
 from ndpp.errors import InvalidInputError
-from ndpp.laws.header import FORMAT, INDEX, MOST, NO_DIGEST, ModelHeader, Shard, bad, inside, open_model, read_raw, seal
+from ndpp.laws.header import (
+    FORMAT,
+    INDEX,
+    MAX_COUNT,
+    NO_DIGEST,
+    ModelHeader,
+    Shard,
+    bad,
+    inside,
+    open_model,
+    read_raw,
+    seal,
+)
 from ndpp.laws.law import KINDS, Law
 from ndpp.rows import FileRows, Rows, Stacked
 
@@ -241,7 +253,7 @@ def _open_x(path: str | os.PathLike[str]) -> FileRows:
     except SafetensorError as reason:
         raise InvalidInputError(f"{str(path)!r} is truncated, corrupt or no safetensors file ({reason})") from None
     shape = entry["shape"]
-    if entry["dtype"] not in MATRIX_DTYPES or len(shape) != 2 or not all(0 < n <= MOST for n in shape):
+    if entry["dtype"] not in MATRIX_DTYPES or len(shape) != 2 or not all(0 < n <= MAX_COUNT for n in shape):
         raise InvalidInputError(f"X in {str(path)!r} should be a matrix of floats; it is {entry['dtype']}, {shape}")
     return FileRows(str(path), tuple(shape), MATRIX_DTYPES[entry["dtype"]], start + entry["data_offsets"][0])
 

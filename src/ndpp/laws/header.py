@@ -28,8 +28,8 @@ FIELDS = {"format", "format_version", "ndpp_version", "parametrisation", "n_item
 """The fields of files without a digest."""
 NO_DIGEST = "0" * 64
 """The digest of a file while it is computed."""
-MOST = 2**48
-"""More items, columns or rows than any file can hold."""
+MAX_COUNT = 2**48
+"""Upper bound on the numbers of items, columns and rows of a header; no file holds as many."""
 INDEX = "kernel.safetensors"
 """The file of a folder that holds everything except X."""
 
@@ -189,7 +189,7 @@ def _parsed(fields: dict[str, str], path: str | os.PathLike[str], *, n_arrays: i
         crc32=int(fields["crc32"]),
         metadata=dict(_json(fields["metadata"])),
         shards=shards,
-        n_components=_count(fields.get("n_components", "1"), "n_components", most=MOST if tied else n_arrays),
+        n_components=_count(fields.get("n_components", "1"), "n_components", most=MAX_COUNT if tied else n_arrays),
         names=_words(fields.get("names", "null"), "names"),
         n_families=_count(fields["n_families"], "n_families") if families else None,
         nonempty=_flag(fields.get("nonempty", "False"), "nonempty"),
@@ -246,7 +246,7 @@ def _context(text: str) -> dict[str, tuple[str, ...]]:
     return {name: _words(json.dumps(words), f"context {name!r:.80}") or () for name, words in found.items()}
 
 
-def _count(text: str | int, name: str, *, most: int = MOST) -> int:
+def _count(text: str | int, name: str, *, most: int = MAX_COUNT) -> int:
     value = int(text)
     if not 0 < value <= most:
         raise ValueError(f"{name} is {value}")

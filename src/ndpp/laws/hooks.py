@@ -34,9 +34,9 @@ from ndpp.laws.scoring import Scoring
 from ndpp.linalg.scaling import EPS
 from ndpp.linalg.schur import MAX_LOSS
 
-RARELY = 1e-3
-"""What a component with a smaller P_c(S ≠ ∅) says of its sizes is computed with raised odds, as 1 − P_c(∅) has lost digits."""
-SOME = "the probabilities of sets that are not empty, which are rare,"
+MIN_NONEMPTY_PROBABILITY = 1e-3
+"""The sizes of a component with a smaller P_c(S ≠ ∅) are computed with raised odds, as 1 − P_c(∅) has lost digits."""
+RARE_NONEMPTY = "the probabilities of sets that are not empty, which are rare,"
 NEGLIGIBLE_FOR_SIZES = 1e-9
 """Components of a smaller posterior given an item do not count for the sizes of its sets; those left out have C times as much."""
 
@@ -267,7 +267,7 @@ class Hooks(ABC):
         found, parts = -np.expm1(-self.log_normalizers()), self._parts(NO_ITEMS) if self._is_rare.any() else None
         for c in np.flatnonzero(self._is_rare).tolist():
             if parts is None:
-                say_precision(4 * EPS / max(float(found[c]), EPS), SOME)
+                say_precision(4 * EPS / max(float(found[c]), EPS), RARE_NONEMPTY)
             else:
                 found[c] = float(self._typical(c, parts).size_distribution()[1:].sum())
         return found
@@ -275,7 +275,7 @@ class Hooks(ABC):
     @of_components
     def _is_rare(self) -> BoolArray:
         """Whether a component is hardly ever not empty."""
-        return (self.largest > 0) & (-np.expm1(-self.log_normalizers()) < RARELY)
+        return (self.largest > 0) & (-np.expm1(-self.log_normalizers()) < MIN_NONEMPTY_PROBABILITY)
 
     def _typical(self, c: int, parts: Parts) -> Part | SizedPart:
         """Return component c, if it is hardly ever not empty with odds raised so that it has about one item."""

@@ -40,8 +40,8 @@ from ndpp.linalg.tilts import solve_tilt, tilt_to_size
 from ndpp.rows import Rows, SelectedRows, Stacked, as_rows
 from ndpp.rows.scaled import Multiplied
 
-IMPLAUSIBLE = 1e30
-"""Magnitudes this much larger than the entries of W are none of terms that these are sums of: rounding would have left more."""
+MAX_CANCELLATION = 1e30
+"""Terms that are this many times as large as their sum, an entry of W, are implausible: rounding would have left a larger sum."""
 CERTAIN = 1 - 2.0**-50
 """Larger probabilities count as this one where odds are taken of them."""
 SAFE_SQUARES = 1e-30, 1e30
@@ -342,7 +342,7 @@ class LowRankKernel(WeighedSets):
         W, magnitudes = arrays["W"], arrays.get("weights")
         if magnitudes is not None and W.shape == 2 * magnitudes.shape:
             own, is_used = entry_magnitudes(np.asarray(W, np.float64)), W.any(axis=0) | W.any(axis=1)
-            too_large = (magnitudes > IMPLAUSIBLE * own) & is_used
+            too_large = (magnitudes > MAX_CANCELLATION * own) & is_used
             if too_large.any() or not (magnitudes > 0).all():
                 raise InvalidInputError("its weights are not those of any kernel that W can have come from")
         options = {"support": arrays.get("support"), "background": arrays.get("background"), "labels": header.labels}

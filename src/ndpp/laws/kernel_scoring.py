@@ -189,7 +189,7 @@ def _concave_steps(n: int, d: int) -> int:
 
 
 def concave_bound(Y: FloatArray, size: int) -> float:
-    """Return an upper bound on log det (Y Yᵀ)_S of all sets of so many rows, by the Frank–Wolfe method."""
+    """Return an upper bound on log det (Y Yᵀ)_S over all sets of ``size`` rows, by the Frank–Wolfe method."""
     (n, d), best = Y.shape, np.inf
     z = np.full(n, size / n)
     for step in range(max(MIN_CONCAVE_STEPS, _concave_steps(n, d))):

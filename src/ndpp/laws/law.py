@@ -563,7 +563,7 @@ class Law(Hooks):
         return made.without_empty() if self.nonempty else made
 
     def _tilted_near(self, ids: IntArray, factors: FloatArray, *, keeps_sets: bool = True) -> tuple[Self, IntArray]:
-        """Return a distribution that some items, tilted, have the same shares in, and what it calls them."""
+        """Return a distribution that gives some items the same P(a ∈ S) as the tilted one does, and their ids in it."""
         return self._tilted_odds(ids, factors, keeps_sets=keeps_sets), ids
 
     _with_items = with_items

@@ -19,7 +19,7 @@ from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleLimitError, InvalidInputError
 
 MANY_ITEMS, LEVELS = 3000, 100
-"""Of more items, values that are not whole numbers are rounded to so many levels to see whether limits contradict each other."""
+"""With more items, values that are not whole numbers are rounded to this many levels to see whether limits contradict each other."""
 LEAST_VALUE, MOST_VALUE = 1e-100, 1e100
 """Values of items whose squares are still numbers."""
 MOST_NODES = 1000
@@ -30,7 +30,7 @@ SLACK = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Limit:
-    """At least and at most so many items of a group, or so large a total of values: ``least ≤ Σ_{i∈S} value_i ≤ most``.
+    """Bounds on the number of items of a group in a set, or on a total of values: ``least ≤ Σ_{i∈S} value_i ≤ most``.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Limit:
         A list, tuple or set of ids or labels: each of these items counts one. Otherwise the value ≥ 0 of every item, such as its price:
         a mapping from ids or labels, a Series with them as its index (items that are missing count 0), or an array over all items.
     least, most : float, optional
-        Bounds, both inclusive; one of them at least. The same number twice asks for exactly so many.
+        Inclusive bounds; at least one is required. If they are equal, the total is exactly this number.
     name : str, optional
         What messages call it.
 
@@ -200,14 +200,14 @@ class Limits:
         return np.asarray((self.values <= self.high[:, None]).all(axis=0))
 
     def reach(self, possible: BoolArray, most: int) -> FloatArray:
-        """Return the largest c_j of sets of at most so many of the possible items."""
+        """Return the largest c_j of sets of at most ``most`` of the possible items."""
         left = np.where(possible & self.fitting, self.values, 0.0)
         if np.count_nonzero(possible) > most:
             left = -np.partition(-left, most - 1, axis=1)[:, :most] if most > 0 else left[:, :0]
         return np.asarray(left.sum(axis=1))
 
     def check(self, possible: BoolArray, most: int) -> None:
-        """Raise if no set of at most so many of the possible items keeps the limits, as far as sums show: by a linear programme."""
+        """Raise if a linear programme shows that no set of at most ``most`` of the possible items keeps the limits."""
         for text, found, low in zip(self.texts, self.reach(possible, most), self.low):
             if found < low:
                 raise ImpossibleLimitError(
@@ -235,7 +235,7 @@ class Limits:
             )
 
     def can_hold(self, ids: IntArray, possible: BoolArray, most: int) -> bool:
-        """Return whether some set of up to so many items, these and else possible ones, keeps the limits, as far as sums show."""
+        """Return whether a set of these and possible items, at most ``most`` in all, may keep the limits, by a linear programme."""
         try:
             self.beside(ids).check(possible, most - len(ids))
         except ImpossibleLimitError:
@@ -273,7 +273,7 @@ NO_LIMITS = Limits(np.empty((0, 0)), np.empty(0), np.empty(0), (), ())
 
 
 def _counts_fit(rows: FloatArray, low: FloatArray, high: FloatArray, most: int) -> bool | None:
-    """Return whether up to so many items can be chosen so that numbers of items of disjoint groups, or of all items, are within bounds.
+    """Return whether at most ``most`` items can be chosen such that the counts of disjoint groups, or of all items, are within bounds.
 
     None if values are not 0 and 1, or groups overlap.
     """

@@ -70,7 +70,7 @@ class Part(NamedTuple):
         return joint_sizes(self.sizes, self.places(ids))
 
     def totals(self, steps: FloatArray) -> SizeLaw:
-        """Return the distribution of the total of further items, each of which counts so many steps."""
+        """Return the distribution of the total of further items; item i adds ``steps[i]``."""
         say_precision(DERIVATIVE * self.error, FREE, stacklevel=5)
         own = steps[self.items]
 
@@ -90,7 +90,7 @@ class Part(NamedTuple):
 class Parts(NamedTuple):
     """All components of a law given some items.
 
-    ``at(c, log_tilt)`` is component c with all odds times ρ. ``starts(size)`` guesses the log ρ of all components under which so many
+    ``at(c, log_tilt)`` is component c with all odds times ρ. ``starts(size)`` guesses, for each component, the log ρ under which ``size``
     further items are expected.
     """
 

@@ -38,8 +38,8 @@ from ndpp.rows.scaled import Multiplied
 
 MOST_ODDS = 1e300
 """Larger odds count as these: the item is in for certain."""
-FEW = 48
-"""For fewer components, Σ p q qᵀ is computed one by one: products of all pairs of columns would take longer."""
+MIN_PAIRED_COMPONENTS = 48
+"""With fewer components, Σ p q qᵀ is computed for one at a time: the products of all pairs of columns would take longer."""
 BLOCK_ENTRIES, BLOCK_ROWS = 2**21, 2**11
 """Number of products q_a q_b in memory at a time (16 MB), and of rows q otherwise."""
 
@@ -61,7 +61,7 @@ class TiedMixture(SharedTies):
     odds : (C, n) array
         Popularity of each item in each component.
     base : LowRankKernel
-        The kernel I + X W Xᵀ: the ties, with an odds of one for every item.
+        The kernel I + X W Xᵀ: the ties, with unit odds for every item.
     """
 
     parametrisation = "tied"
@@ -168,7 +168,7 @@ class TiedMixture(SharedTies):
 
     def _sums(self) -> tuple[FloatArray, FloatArray]:
         """Return Σ_i log(1 + o_ci) and Σ_i p_ci q_i q_iᵀ, shape (C, r, r): one product with all q_ia q_ib. O(C n r²)."""
-        r, log_ones, is_few = len(self.core), np.zeros(len(self.odds)), len(self.odds) < FEW
+        r, log_ones, is_few = len(self.core), np.zeros(len(self.odds)), len(self.odds) < MIN_PAIRED_COMPONENTS
         total, A = np.zeros((len(self.odds), r * (r + 1) // 2)), np.zeros((len(self.odds), r, r))
         for rows, pairs in self._pairs(products=not is_few):
             odds = self.tilted_odds(0.0, rows=rows)

@@ -99,8 +99,8 @@ def _sets(
 ) -> tuple[FloatArray, IntArray, IntArray]:
     """Return the non-empty sets of families of one size in baskets, the CSC array ``columns``, as rows of zeros and ones.
 
-    Their families and their baskets come with them. ``group`` (families, size) holds the items. Families of more than ``MAX_SETS`` sets
-    keep so many at random.
+    Their families and their baskets come with them. ``group`` (families, size) holds the items. Of families with
+    more than ``MAX_SETS`` sets, a random ``MAX_SETS`` are kept.
     """
     part, size = columns[:, group.ravel()], group.shape[1]
     column = np.repeat(np.arange(group.size), np.diff(part.indptr))

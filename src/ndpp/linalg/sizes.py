@@ -322,7 +322,7 @@ class SizeLaw(NamedTuple):
 
 
 def circle(count: int) -> NumberArray:
-    """Return the points z for so many sizes, on the upper half of a circle."""
+    """Return the points z for ``count`` sizes, on the upper half of a circle."""
     return nodes(float(np.exp(_log_radius(count))), count)
 
 

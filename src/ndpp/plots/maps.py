@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ATTRACT, NEUTRAL = "#0072B2", "#5B6770"
 """Colours that also work for colour-blind readers and in print [Okabe & Ito 2008]."""
 LABELLED, LABEL_LENGTH = 60, 22
-"""Items of a map that have labels, of at most so many characters: more would hide each other."""
+"""Maximum number of labelled items on a map, and maximum length of a label; more would overlap."""
 
 
 def figure(width: float, height: float) -> Figure:

@@ -160,19 +160,19 @@ class Counts(NamedTuple):
         return chance * float(np.exp(self.unit.sum() - self.unit[removed].sum() - count * self.log_rho))
 
     def draw(self, rng: np.random.Generator, count: int, removed: IntArray) -> IntArray:
-        """Draw so many items of rows other than these: as rows, or, of families, as items."""
+        """Draw ``count`` items outside the removed rows: as rows, or, for families, as items."""
         return self.alone.draw_sized(rng, count, removed, None if self.parts is None else self.parts.items_of)
 
 
 def circle(count: int) -> AnyArray:
-    """Return half of so many points z, by which numbers of items are told apart; the others are their conjugates."""
+    """Return half of ``count`` points z, which tell numbers of items apart; the other half are their conjugates."""
     return nodes(float(np.exp(-LOG_DAMPING / count)), count)
 
 
 class FurtherItems(NamedTuple):
     """Sets of a :class:`Union` with ``left`` items in addition to the given ones; None: with any number of them.
 
-    T, which costs most, is accepted with probability P(|R ∖ T| = what is missing) / ``bound``, and then R is drawn with so many items.
+    T, which costs most, is accepted with probability P(|R ∖ T| = m) / ``bound``, for m the number of missing items; then R is drawn with m.
     ``counts(m, T ∪ J)`` tells how many items R ∖ T ∖ J has and draws m of them, with a finer tilt if its third argument is true; ``parts``
     and ``families`` are those of families and of given items. ``room`` (J,) is what given items leave of upper bounds on totals of
     ``values`` (J, n).

@@ -30,14 +30,14 @@ UNFIT = -12.0
 """Logarithm of the factor of items whose value alone is above a bound."""
 RATIO, EXACT_UP_TO = 1.5, 12
 """What is left of a bound is rounded to powers of this, unless it is a small whole number."""
-TIMES, TIMES_GIVEN = 1.05, 3.0
-"""Components stay without a tilt if there are so many times as many proposals then, or, if items are given, as other baskets need other
-components."""
-COMMON, SELDOM = 0.25, 0.2
-"""They do so, too, if this part of all proposals is accepted anyway; the second times as much is enough if items are given, and if tilting
-all components takes more than ``LONG``."""
-LONG = 2e9
-"""Operations."""
+MAX_PROPOSAL_RATIO, MAX_PROPOSAL_RATIO_GIVEN = 1.05, 3.0
+"""Components stay untilted while the number of proposals is at most this multiple of what it is with all of them tilted. The second ratio
+applies if items are given, since other baskets need other components."""
+MIN_LIMIT_ACCEPTANCE, ACCEPTANCE_DISCOUNT = 0.25, 0.2
+"""Components also stay untilted if at least this share of all proposals is accepted anyway. The share is multiplied by the discount if
+items are given, and again if tilting all components takes more than ``MAX_QUICK_OPERATIONS``."""
+MAX_QUICK_OPERATIONS = 2e9
+"""Number of operations up to which tilting all components counts as quick."""
 
 
 def limited_ties(mixture: SharedTies, whole: Limits, ids: IntArray, memory: Memory) -> Proposer:
@@ -106,7 +106,7 @@ class LimitTilts:
             mixture, partial(_log_factors, self.theta, aim.values, self.unfit), is_tilted
         )
         self.reach = (mixture.masses() > 0).astype(np.float64) @ (aim.values * fitting).T
-        self.takes_long = len(raised) * len(places) * mixture.base.rank**2 > LONG
+        self.takes_long = len(raised) * len(places) * mixture.base.rank**2 > MAX_QUICK_OPERATIONS
 
     grows: ClassVar[bool] = True
 
@@ -117,7 +117,7 @@ class LimitTilts:
         return n_bytes_of(own) + self.components.n_bytes
 
     def chosen(self, parts: TiedParts, ids: IntArray, left: Limits) -> tuple[FloatArray, BoolArray]:
-        """Return log w_c A_c given items, which leave so much of the limits, and which components are tilted."""
+        """Return log w_c A_c given items, which leave ``left`` of the limits, and which components are tilted."""
         found = _log_posterior(parts, ids)
         found[(self.reach < left.low).any(axis=1)] = -np.inf
         top, log_units = found.max(), -(self.theta * towards(self.theta, left)).sum(axis=1)
@@ -128,9 +128,9 @@ class LimitTilts:
         guess = np.where(self.components.is_tilted, plain * bounds, plain)
         within = chances_within(self.mean, self.variance, left.low, left.high).prod(axis=1) * np.exp(-self.n_unfit)
         within = np.minimum(within, bounds)
-        common = COMMON * SELDOM ** (int(len(ids) > 0) + self.takes_long)
-        times = TIMES_GIVEN if len(ids) else TIMES
-        enough = max(times * guess.sum(), float(plain @ within) / common)
+        share = MIN_LIMIT_ACCEPTANCE * ACCEPTANCE_DISCOUNT ** (int(len(ids) > 0) + self.takes_long)
+        ratio = MAX_PROPOSAL_RATIO_GIVEN if len(ids) else MAX_PROPOSAL_RATIO
+        enough = max(ratio * guess.sum(), float(plain @ within) / share)
         order = np.argsort(guess - plain, kind="stable")
         still = plain.sum() - np.cumsum((plain - guess)[order])
         which = order[: 0 if plain.sum() <= enough else 1 + int(np.argmax(still <= enough))]

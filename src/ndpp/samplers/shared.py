@@ -9,9 +9,10 @@ set of the component with these odds, which is accepted if it has k items; what 
 the same number of further items (:func:`_about`); the ρ_c are on a grid, so that several sizes share what draws from a component. Large
 families that come with all their items or none need a finer one, for which the ρ_c are computed and not guessed (``is_fine``).
 
-Of a set S = T ∪ R, T is drawn first, and accepted by the chance that R has as many other items as are missing. Let b_c be a bound of these
+Of a set S = T ∪ R, T is drawn first, and accepted by the chance that R brings the number of missing items. Let b_c be a bound of these
 chances (:meth:`TiedParts.bounds`): T is accepted with probability chance / b_c, and component c proposed b_c times as often. Components
-whose sets are mostly too large have a small b_c, and are hardly ever proposed. R is then drawn with so many items, tilted by itself.
+whose sets are mostly too large have a small b_c, and are hardly ever proposed. Finally R is drawn with the number of missing items, with
+a tilt of its own.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ Tilt: TypeAlias = float | bytes
 """What tells the tilts of a component apart: its rung, or the key of limits; 0 for none."""
 RUNG, FINE = 0.25, 64
 """log ρ is a multiple of this, or of its ``FINE``-th part."""
-COMMON = 0.15
-"""If this part of the proposals without a tilt is accepted, no component is tilted."""
-FAR = 3.0
-"""Standard deviations from its mean up to which the chance of a size is guessed."""
-COARSE = 2
-"""R is tilted by multiples of so many rungs."""
+MIN_SIZE_ACCEPTANCE = 0.15
+"""If at least this share of the untilted proposals is accepted, no component is tilted."""
+MAX_SIZE_DEVIATIONS = 3.0
+"""The chance of a size is guessed up to this many standard deviations from the mean."""
+RUNGS_PER_TILT = 2
+"""R is tilted by multiples of this many rungs."""
 LOG_S = (0.0, -0.35, -0.7, -1.05, -1.4, -2.1, -2.8, -4.0)
 """log s of the bounds."""
 MOST_REMOVED = 64
@@ -118,7 +119,7 @@ class RungTilts:
         return n_bytes_of(self.lone) + self.components.n_bytes
 
     def bounds(self, n_without: int) -> FloatArray:
-        """Return a bound of the probability of any number of items of R without so many rows, as in :meth:`TiedParts.bounds`."""
+        """Return a bound on the probability of any number of items of R without ``n_without`` rows; see :meth:`TiedParts.bounds`."""
         if n_without > MOST_REMOVED:
             return np.ones(len(self.rungs))
         minus, removed = self.lone
@@ -190,7 +191,7 @@ class TiedParts:
         wanted = min(count * n / max(n_left, count, 1), n - 0.3)
         if not is_fine:  # many sets share it
             wanted = round(wanted, 1)
-        unit, log_tilt = (1 / FINE, self._fine_tilt_alone) if is_fine else (COARSE, self._log_tilt_alone)
+        unit, log_tilt = (1 / FINE, self._fine_tilt_alone) if is_fine else (RUNGS_PER_TILT, self._log_tilt_alone)
         tilt = unit * round((log_tilt(c, wanted) / RUNG - rung) / unit)
         n_nodes = N_NODES + 2 * max(0, count - N_NODES // 4)
         uses = [(rung + tilt, n_nodes, "totals")]
@@ -262,7 +263,7 @@ class TiedParts:
         return np.asarray((self.mixture.log_rows(x) - self.mixture.log_rows(0.0)).sum(axis=1))
 
     def _log_tilt_alone(self, c: int, wanted: float) -> float:
-        """Return about the tilt with which so many items of R are expected; few numbers of items are ever wanted."""
+        """Return about the tilt under which R has ``wanted`` items on average. It is kept, as few numbers are ever wanted."""
 
         def find() -> float:
             middles, means = self._means_alone(wanted)
@@ -479,7 +480,7 @@ def begin(
     chances = parts.memory.remember(("chances", left), lambda: _size_chances(mean, variance, left))
     weights = posterior * bounds
     aim = _aim(parts, ids, left, int(weights.argmax()), is_fine)
-    if aim < parts.aim(left, is_fine) or posterior @ chances < COMMON * weights.sum():
+    if aim < parts.aim(left, is_fine) or posterior @ chances < MIN_SIZE_ACCEPTANCE * weights.sum():
         tilted = parts.tilted(aim, is_fine)
         key = "others", aim, left + len(ids), is_fine
         others = parts.memory.remember(key, lambda: tilted.bounds(left + len(ids)))
@@ -516,7 +517,7 @@ def _log_posterior(parts: TiedParts, ids: IntArray) -> FloatArray:
 
 
 def _size_chances(mean: FloatArray, variance: FloatArray, size: int) -> FloatArray:
-    """Return about P_c(|S| = size) from the moments of the sizes, and 0 where it is in doubt: more than ``FAR`` deviations from the mean.
+    """Return about P_c(|S| = size) from the moments of the sizes, and 0 beyond ``MAX_SIZE_DEVIATIONS`` deviations from the mean.
 
     Sizes that vary more than independent items do are taken to have a negative binomial distribution, and others a normal one.
     """
@@ -524,7 +525,9 @@ def _size_chances(mean: FloatArray, variance: FloatArray, size: int) -> FloatArr
     normal = np.exp(-(((size - mean) / spread) ** 2) / 2) / (spread * np.sqrt(2 * np.pi))
     shape, p = mean**2 / excess, mean / (mean + excess)
     wide = np.exp(gammaln(size + shape) - gammaln(shape) - gammaln(size + 1.0) + xlogy(shape, p) + xlogy(size, 1 - p))
-    return np.where(abs(size - mean) <= FAR * spread, np.where(variance > 1.05 * mean, wide, normal), 0.0)
+    return np.where(
+        abs(size - mean) <= MAX_SIZE_DEVIATIONS * spread, np.where(variance > 1.05 * mean, wide, normal), 0.0
+    )
 
 
 @dataclass(frozen=True, eq=False)

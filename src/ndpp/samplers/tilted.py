@@ -22,10 +22,10 @@ from ndpp.laws.shared import MOST_LOG, SharedTies
 from ndpp.laws.tied import MOST_ODDS, TiedMixture
 from ndpp.linalg.scaling import EPS, inverses
 
-UNSEEN = 0.03
-"""Largest part of the proposals that is left to components of which nobody knows whether they are better tilted."""
-FEW_ROWS = 4
-"""Up to so many times the rank, rows that change are counted as few."""
+MAX_UNCOMPARED_SHARE = 0.03
+"""Largest share of the proposals that may come from components not yet compared with their tilted versions."""
+MAX_UPDATED_ROWS = 4
+"""Components are updated, rather than computed anew, if at most this many times the rank of their rows change."""
 
 
 class PreparedTies(Protocol):
@@ -76,9 +76,11 @@ class TiltedComponents:
         found, tilted, seen = log_plain.copy(), np.zeros(len(log_plain), bool), ~self.is_tilted
         top = found.max()
         weights = np.exp(found - top) if top > -np.inf else np.zeros(len(found))
-        while weights[~seen].sum() > UNSEEN * weights.sum():
+        while weights[~seen].sum() > MAX_UNCOMPARED_SHARE * weights.sum():
             order = np.flatnonzero(~seen)[np.argsort(-weights[~seen])]
-            which = order[: 1 + np.searchsorted(np.cumsum(weights[order]), (1 - UNSEEN) * weights[order].sum())]
+            which = order[
+                : 1 + np.searchsorted(np.cumsum(weights[order]), (1 - MAX_UNCOMPARED_SHARE) * weights[order].sum())
+            ]
             others = self.log_weights(parts, ids, which) + log_units[which]
             is_less = others < found[which]
             tilted[which[is_less]], seen[which] = True, True
@@ -123,7 +125,7 @@ class TiltedComponents:
             odds[:, changed] = np.expm1(logs.clip(0.0, MOST_LOG))
             beyond = (logs - np.log1p(odds[:, changed])).sum(axis=1)
         changed = np.flatnonzero(np.isin(rows, changed))
-        if len(changed) <= FEW_ROWS * ties.base.rank:
+        if len(changed) <= MAX_UPDATED_ROWS * ties.base.rank:
             before = ties.tilted_odds(0.0, new, changed)
             found = _updated(ties, new, changed, before, odds[:, rows[changed]])
         else:

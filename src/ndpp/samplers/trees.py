@@ -170,7 +170,7 @@ class SpanningTrees(Sampler):
 
 @njit()
 def walk(seed: KeyArray, to: Neighbours, exits: IntArray, in_tree: BoolArray, at: IntArray, most: int) -> int:
-    """Continue Wilson's algorithm by at most so many steps, and return how many were made.
+    """Continue Wilson's algorithm by at most ``most`` steps, and return the number of steps made.
 
     ``exits`` has the entry of ``to`` by which each node was left last. ``at`` has the node where the walk began, n if the tree is complete,
     and where it is now.

@@ -69,7 +69,7 @@ UNDER_WAY = UnderWay()
 class Work:
     """Threads that compute answers: some for questions that take milliseconds, others for draws, which may take long.
 
-    Both have so many ``threads`` and room for ``waiting`` tasks more, each of which may take some ``seconds``.
+    Each pool has ``threads`` threads and a queue of ``waiting`` further tasks. A task may take up to ``seconds`` seconds.
     """
 
     def __init__(self, seconds: float, threads: int, waiting: int) -> None:

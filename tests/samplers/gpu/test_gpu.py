@@ -248,7 +248,7 @@ def test_agrees_with_the_cpu_on_learned_kernels(name: str, device: str):
 
 
 def are_counts_of(drawn: np.ndarray, count: int, chances: np.ndarray) -> bool:
-    """Whether items of these chances may be in so many of ``count`` sets: no binomial tail is too small."""
+    """Whether items with these chances may be in ``drawn`` of ``count`` sets: no binomial tail is too small."""
     tails = np.minimum(bdtr(drawn, count, chances), bdtrc(drawn - 1, count, chances))
     return bool(tails.min() * 2 * len(chances) >= goodness.ALPHA)
 

@@ -34,8 +34,8 @@ TOTAL, GIVEN = CASES[3], CASES[6]
 
 @pytest.fixture(autouse=True)
 def _always_tilted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ndpp.samplers.limited_ties.COMMON", np.inf)
-    monkeypatch.setattr("ndpp.samplers.limited_ties.TIMES_GIVEN", 1.05)
+    monkeypatch.setattr("ndpp.samplers.limited_ties.MIN_LIMIT_ACCEPTANCE", np.inf)
+    monkeypatch.setattr("ndpp.samplers.limited_ties.MAX_PROPOSAL_RATIO_GIVEN", 1.05)
 
 
 def check(sampler: Any, law: dict[tuple[int, ...], float], n: int = DRAWS) -> None:

@@ -236,7 +236,7 @@ def last_inclusion(coords: Coordinates, chosen: FloatArray) -> Inclusion | None:
 
 
 def bounded(coords: Coordinates, chosen: FloatArray, rung: int, inclusion: Inclusion, left: int) -> Bounded:
-    """Return what M of the circle on this rung, with so many nodes that the rule is unbiased, says of the distribution of the next item."""
+    """Return what M of the circle on this rung, with enough nodes for an unbiased rule, says about the distribution of the next item."""
     M, trace, fraction = inclusion
     if not (np.isfinite(M).all() and fraction > 0):
         return Bounded(inclusion, np.inf, np.inf)

@@ -46,7 +46,7 @@ def rows_of(kernel: LowRankKernel) -> tuple[Rows, FloatArray, FloatArray | None]
 
 
 def suited(rows: Rows, loop: Function, steps: float = np.inf) -> Function:
-    """Return a loop of about so many steps that reads these rows: compiled if they are in memory or in files, else interpreted."""
+    """Return a loop of about ``steps`` steps over these rows: compiled if they are in memory or in files, else interpreted."""
     if isinstance(rows, np.ndarray):
         return soon(loop, steps)
     found = _opened.get(rows) or InFiles.of(rows)

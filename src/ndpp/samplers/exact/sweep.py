@@ -5,8 +5,8 @@ K ← K − K_:a K_a: / (K_aa − [a is out]) [Poulson 2020]. In blocks of b ite
 pass, most of them in matrix products. If the rank is near n and sets are large, a clock (:mod:`.eigenclock`) takes O(k³ r).
 
 Sets of one size have the same distribution under every ρL. K is that of the ρ for which this size is the mean, and passes are made until
-one of them draws so many items. Their number is geometric with mean 1/p, for p the probability of the size under ρ. It is about 2.5
-standard deviations of the size, or far more if the size is rare at every ρ, as odd ones of nearly skew kernels are; p tells beforehand.
+one of them draws a set of this size. The number of passes is geometric with mean 1/p, for p the probability of the size under ρ: about
+2.5 standard deviations of the size, or far more if the size is rare at every ρ, as odd ones of nearly skew kernels are; p tells beforehand.
 
 Monitor: probabilities lie within [0, 1]. A sample that fails it is drawn again by another route.
 """

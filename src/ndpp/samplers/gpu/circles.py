@@ -23,7 +23,7 @@ from ndpp.samplers.gpu.memory import DeviceRows
 class CircleKey(NamedTuple):
     """A rung of the ladder and an even number of nodes, of which only one of each conjugate pair is computed.
 
-    If ``kept`` is not zero, only so many of these are used, those closest to the positive axis: the weights of the others are negligible.
+    If ``kept`` is not zero, only this many of them are used, those closest to the positive axis: the others have negligible weights.
     """
 
     rung: int
@@ -42,7 +42,7 @@ class DeviceCircle:
     """Z (h, r, r) at the h nodes of one circle, shared by all samples on it; tr Z, log w and log t (h,), complex.
 
     ``factors`` (2, 4, h, 2K) are those of Z and Z² in the coordinates of `Circles.diagonal`, if there are any; ``dropped`` has the nodes
-    that are not used. The table takes at most ``memory`` bytes, and so many of its rows have been requested as ``lookups``.
+    that are not used. The table takes at most ``memory`` bytes; ``lookups`` counts the rows requested of it.
     """
 
     Z: Tensor
@@ -123,8 +123,8 @@ class DeviceCircle:
 class Circles:
     """The ladder's circles on one device, computed on first use; the most recently used are kept, within ``memory`` bytes.
 
-    If ``diagonal`` is not None, samples do not store their sides: products with them are computed in these coordinates. ``centres`` has the
-    rung at which samples that want so many items, and have so many, miss the rest on average, as far as it is known.
+    If ``diagonal`` is not None, samples do not store their sides: products with them are computed in these coordinates. ``centres``
+    maps (items wanted, items drawn) to the rung at which such samples miss the rest on average, as far as it is known.
     """
 
     def __init__(self, ladder: Ladder, device_rows: DeviceRows, memory: int) -> None:

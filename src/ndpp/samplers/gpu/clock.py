@@ -40,7 +40,7 @@ MOVES_PER_BLOCK = 64
 TIME_STEP = 1 << 20
 """First of the steps whose random numbers are times. Items use the steps below."""
 CAPACITY_STEP = 8
-"""Space for items grows by so many."""
+"""The space for items grows in steps of this many."""
 MIN_LIVE_SHARE = 0.6
 """Finished samples are dropped once fewer than this share are still running."""
 ROUND_FACTOR, LARGEST_ROUND = 1.5, 0.6

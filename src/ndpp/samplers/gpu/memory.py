@@ -52,7 +52,7 @@ def bytes_per_sample(
 
 
 def samples_that_fit(device: torch.device, n_bytes: float) -> int:
-    """Return how many samples of so many bytes the memory holds, at least one."""
+    """Return how many samples of ``n_bytes`` bytes each fit in memory, at least one."""
     return int(max(1, MEMORY_SHARE * free_memory(device) // n_bytes))
 
 

@@ -46,11 +46,11 @@ class Choice(NamedTuple):
     entry_share: float
     """The share of the pilots' bounds that they must keep on entering a circle, so that they stay for a while; not for the last item."""
     lasts: int
-    """A circle must also suit the pilots with so many fewer items missing: one that they leave at once does not pay."""
+    """A circle must also suit the pilots once they miss this many items fewer: one that they leave at once does not pay."""
     entry_cost: float
     """What entering a circle costs, in items drawn on it: pilots move only if the nodes they are spared are worth as much."""
     min_dropped: int
-    """Nodes are dropped only if there are so many of them, one of each conjugate pair: every sample on the circle is tested for them."""
+    """Minimum number of nodes to drop, one of each conjugate pair: every sample on the circle is tested for them."""
     max_edge: float
     """Pilots move on once the last node that is kept has a larger weight."""
 
@@ -176,8 +176,8 @@ def _suitable(group: Group, max_edge: float, rounding: float = 0.0, share: float
     """Tell whether all samples pass the monitors by a wide margin: this share of the pilots' bounds for errors.
 
     The share is for a bias, which grows with the items. Rounding, which grows as the fraction falls, may take all of the bound: otherwise
-    it would decide by chance which circles are used. ``rounding`` is the error with so many nodes that the rule is unbiased. More nodes
-    cannot reduce it, so it is allowed too, up to a tenth of the bound for samples.
+    it would decide by chance which circles are used. ``rounding`` is the error once there are enough nodes for an unbiased rule. More
+    nodes cannot reduce it, so it is allowed too, up to a tenth of the bound for samples.
     """
     monitors, bounds = group.node_weights, PILOT_TOLERANCES
     trace = (ROUNDING / monitors.fraction.abs()).clamp(share * bounds.trace, bounds.trace)

@@ -136,7 +136,7 @@ class BatchEngine(ABC):
         """Return for each sample its first proposal that is accepted; its counters include the proposals before it.
 
         ``propose(index)`` returns sets for numbers in the streams, and ``accept(index, sets)`` which of them are accepted; ``check(tried)``
-        raises if so many proposals for one sample are too many.
+        raises if ``tried`` proposals for one sample exceed the budget.
         """
         pending, rejected = torch.arange(len(numbers), device=numbers.device), torch.zeros_like(numbers)
         found, tried = list[tuple[Tensor, DrawnSets]](), 0
@@ -174,7 +174,7 @@ class LawEngine(BatchEngine):
         return proposed.sizes >= 0 if self.size is None else proposed.sizes == self.size
 
     def check(self, tried: int) -> None:
-        """Give up if so many proposals for one sample are too many."""
+        """Raise if ``tried`` proposals for one sample exceed the budget."""
         if tried >= MAX_PROPOSALS:
             raise given_up(tried, within_limits=False)
 

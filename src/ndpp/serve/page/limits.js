@@ -1,4 +1,4 @@
-// Limits: at least and at most so many items of a category, or so large a total, by the table of the server.
+// Limits: bounds on the number of items of a category, or on a total of values, from the server's table.
 
 import { $, make, named } from "./elements.js";
 import { model } from "./basket.js";

@@ -3,7 +3,7 @@
 import { $, bold, drawing, make, named, say } from "./elements.js";
 import { parts, shareOf, shown } from "./words.js";
 
-const PAD = 36, FONT = 12.5, MOST = 12;
+const PAD = 36, FONT = 12.5, MAX_ZOOM = 12;
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 const ruler = document.createElement("canvas").getContext("2d");
 
@@ -80,14 +80,14 @@ export class Atlas {
   }
 
   look(x, y, zoom = this.zoom) {
-    this.zoom = Math.max(1, Math.min(MOST, zoom));
+    this.zoom = Math.max(1, Math.min(MAX_ZOOM, zoom));
     [this.x, this.y] = [x, y].map((value) => (this.zoom === 1 ? 0.5 : Math.max(0, Math.min(1, value))));
     this.draw();
   }
 
-  // Bring what is at one place of the screen to another, so many times as large.
+  // Move what is at one place of the screen to another, and zoom by the factor.
   carry([fromX, fromY], [toX, toY], factor = 1) {
-    const { left, top, width, height } = this.frame.getBoundingClientRect(), zoom = Math.max(1, Math.min(MOST, this.zoom * factor));
+    const { left, top, width, height } = this.frame.getBoundingClientRect(), zoom = Math.max(1, Math.min(MAX_ZOOM, this.zoom * factor));
     const off = (at, start, length, unit, scale) => (at - start - length / 2) / unit / scale;
     this.turn = {};  // ends a movement under way
     this.look(this.x + off(fromX, left, width, this.across, this.zoom) - off(toX, left, width, this.across, zoom),

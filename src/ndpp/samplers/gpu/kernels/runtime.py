@@ -70,7 +70,7 @@ def swapped(rows: Tensor) -> Tensor:
 
 
 def parts(S: int, entries: int) -> list[slice]:
-    """Return S samples in parts that have at most ``MAX_ENTRIES`` entries, if each sample has so many."""
+    """Split S samples of ``entries`` entries each into parts of at most ``MAX_ENTRIES`` entries."""
     step = max(1, MAX_ENTRIES // max(1, entries))
     return [slice(first, min(S, first + step)) for first in range(0, S, step)]
 
