@@ -101,8 +101,9 @@ NOTES = (
     "all that a user waits for, from X and W: the orthonormal coordinates, which all samplers share; `Exact`, up to its first sample; the "
     "paper's walk, up to its tree. (`LowRankKernel(X, W)` alone checks its factors, and computes nothing yet.) "
     "Slopes are least-squares fits over all points of a curve.",
-    "*The paper's leaves* hold one item, and B = 8 from 10⁵ items on (App. A.1), in gigabytes of nodes. The other walk by `RejectionUp` "
-    "draws through a tree of 256 MB, as in tables 1 to 3: its nodes are fewer, its leaves hold more, and are read in one pass.",
+    "*The paper's leaves* hold one item, and B = 8 from 10⁵ items on (App. A.1); their nodes take gigabytes. The other walk by "
+    "`RejectionUp` draws through a tree of 256 MB, as in tables 1 to 3: its nodes are fewer, its leaves hold more, and are read in one "
+    "pass.",
     "At n = d = 100 the kernel has as many directions as items, so the first point is a different problem from the others.",
 )
 

@@ -115,14 +115,14 @@ def kernels(*, orthogonal: bool, quick: bool, seed: int, say: Say) -> Iterator[N
         if not quick:
             yield from _learned(data, orthogonal=orthogonal, seed=seed, say=say)
         name, size = f"synthetic, n = {data.n_items:,}", data.mean_size
-        recipe = "σ_j uniform in [0, 0.1]" if orthogonal else "the paper's recipe"
+        recipe = "σ_j uniform in [0, 0.1]" if orthogonal else "random, as in Section 6.1"
         say(f"{data.title}: {name}")
         kernel = synthetic(data, 20 if quick else RANK, orthogonal=orthogonal, seed=seed)
         yield Named(data, name, f"{recipe}, scaled to a mean size of {size}", kernel, learned=False)
 
 
 def synthetic(data: DataSet, rank: int, *, orthogonal: bool, seed: int) -> LowRankKernel:
-    """Return a kernel made by the paper's recipe, or one that meets the constraints of ONDPP, with the data set's mean size.
+    """Return a random kernel as in the paper's Section 6.1, or one that meets the constraints of ONDPP, with the data set's mean size.
 
     Examples
     --------

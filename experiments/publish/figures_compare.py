@@ -11,6 +11,7 @@ import csv
 import json
 import math
 import re
+import statistics
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -129,16 +130,24 @@ def functions(found: Record) -> str:
     rows = []
     for row in found["records"]:
         cells = [_points(row), f"{row['size']}" if row["size"] else "any"]
-        for own, theirs in zip(row["ndpp"], row.get("dppy") or (math.inf, math.inf)):
+        for own, theirs in zip(*_medians(row)):
             texts = [duration(seconds, 3) if math.isfinite(seconds) else "–" for seconds in (own, theirs)]
             cells += _bold(texts, own > theirs)
         rows.append(cells)
     header = ["", "size", "first set, `FromFunction`", "DPPy", "each further set, `FromFunction`", "DPPy"]
-    about = f"CPU time: the least of {len(found['records'][0]['rounds'][0])} rounds for the first set, the median for further ones."
+    about = f"CPU time: medians of {len(found['records'][0]['rounds'][0])} rounds."
     problems = [row["problem"] for row in found["records"] if row["problem"]]
-    said = dict.fromkeys(text if text.startswith("more than") else "an error of DPPy" for text in problems)
+    said = dict.fromkeys(
+        text if text.startswith("more than") else "DPPy refuses sizes above the expected one" for text in problems
+    )
     about += f" Dashes: {', '.join(said)}." * bool(said)
     return _table(header, rows, about, found["machine"])
+
+
+def _medians(row: Record) -> tuple[list[float], list[float]]:
+    """Return the median times of the first set and of each further one, of ``FromFunction`` and of DPPy, infinite if it has none."""
+    own, theirs = (list(map(statistics.median, zip(*times))) for times in row["rounds"])
+    return own, theirs or [math.inf] * 2
 
 
 def _points(row: Record) -> str:
@@ -305,6 +314,7 @@ def short(found: Found) -> str:
         for m in sets
         if "seconds" in m["pyversity"] and "seconds" in m["ndpp"]
     ]
+    further = [theirs[1] / own[1] for own, theirs in map(_medians, found.functions["records"]) if theirs[1] < math.inf]
     there = ranked(found)
     first = {
         m: sum(max(own, key=lambda name: own[name][m][0]) == "MixtureNDPP" for own in there.values())
@@ -312,9 +322,10 @@ def short(found: Found) -> str:
     }
     above = sum(float(row["log_likelihood"]) > float(row["published"]) for row in found.registries)
     lines = [
-        f"- **Samplers.** Prepared once, `Exact` draws from symmetric kernels {drawn} times as fast as DPPy, and from nonsymmetric ones "
-        f"{_between(walks)} times as fast as the walk and the Cholesky-based sampler that Han et al. published. "
-        f"`SpanningTrees` draws trees of grids {grown} times as fast as DPPy.",
+        f"- **Samplers.** Prepared once, `Exact` is {drawn} times as fast as DPPy for symmetric kernels of rank 100, and {_between(walks)} "
+        "times as fast as the walk and the Cholesky-based sampler that Han et al. published for nonsymmetric ones. "
+        f"`SpanningTrees` draws trees of grids {grown} times as fast as DPPy, and `FromFunction` further sets of a kernel function "
+        f"{_between(further)} times.",
         f"- **Diversity.** `diversify` is {_between(rivals)} times as fast as pyversity, for the same set.",
         f"- **Models.** Of all models that were run, that of `ndpp fit` has the best hit rate@10 on {first['hit rate@10']} of {len(there)} "
         f"data sets and the best mean percentile rank on {first['MPR']}. On {above} of {len(found.registries)} of Amazon's registries its "
@@ -334,7 +345,10 @@ def _slower(found: Found) -> list[str]:
     first = [(f"{row['n']:,} items", row["with preparation"]) for row in found.symmetric["records"]]
     first += [(f"a tree of {row['nodes']:,} nodes", row["with preparation"]) for row in found.trees["records"]]
     first += [
-        (_points(row), {name: row[name][0] for name in ("dppy", "ndpp")})
+        (
+            f"{_points(row)}, {row['size'] or 'any number of'} items",
+            dict(zip(("ndpp", "dppy"), (one[0] for one in _medians(row)))),
+        )
         for row in found.functions["records"]
         if "dppy" in row
     ]
