@@ -11,6 +11,7 @@ import ndpp
 from law_table import BASES, KINDS, Kind, entries
 from ndpp import Limit
 from ndpp.errors import ImpossibleLimitError, InvalidInputError
+from ndpp.inference.ranking import Rule
 
 EVEN, ODD = [0, 2, 4], [1, 3, 5]
 PRICES = np.array([2.5, 1.1, 3.2, 0.7, 1.9, 4.0])
@@ -35,6 +36,12 @@ def test_recommendations_keep_upper_limits_with_the_basket(kind: Kind):
         == ndpp.recommend(law, [0], n=2, limits=limits[:1]).items.tolist()
     )
     assert not len(ndpp.recommend(law, [0, 2], limits=Limit(range(6), most=1)).items)  # there is no room already
+
+
+def test_items_that_are_equal_up_to_rounding_fit_in_the_order_of_their_ids():
+    rule = Rule.of(ndpp.LowRankKernel(np.eye(4)), ranking="completion", limits=Limit([0, 1], most=1))
+    chances = np.array([0.5 * (1 - 2.0**-50), 0.5, 0.25, 0.5 * (1 + 2.0**-50)])
+    assert rule.best(chances, np.empty(0, np.int64)).items.tolist() == [0, 3, 2]
 
 
 def test_what_no_list_can_promise():

@@ -151,8 +151,8 @@ def test_the_best_of_several_starts_is_where_one_is_not(plane: tuple[Baskets, np
     assert list(best.reached_) == [f"start {i}" for i in (1, 2, 3, 4)]
     assert best.reached_["start 4"] == best.validation_score_ == max(best.reached_.values())
     assert max(list(best.reached_.values())[:3]) < truth - 0.015
-    assert ", the first 3 from every start; " in told[1]
-    third = next(line for line in told if line.startswith("epoch 3 of 6"))
+    assert any(", the first 3 from every start; " in line for line in told)
+    *_, third = (line for line in told if line.startswith("epoch 3 of 6"))  # a slow epoch has lines for its steps, too
     for name, value in best.reached_.items():
         assert f"{name} {value:.3f}"[:-1] in third
     assert best.about()["candidates"] == best.reached_

@@ -285,10 +285,10 @@ def map_(
                 items = greedy_map(allowed, size, given=items, candidates=joining, limits=heard.limits)
                 found.append(items.tolist())
             bar.advance()
-    plain, told = heard.in_situation(), lists.told(heard)
+    plain = heard.in_situation()
     head: dict[str, Any] = {
         "model_crc32": fingerprint(model), "size": size, "log_prob": [plain.log_prob(items) for items in found],
-        **{name: told[name] for name in ("at", "mission", "limits", "table_crc32") if told.get(name)},
+        **{name: value for name, value in lists.told(heard).items() if value},
     }  # fmt: skip
     if plain.as_kernel is not None:
         head["log_det"] = [plain.as_kernel.log_det(items) for items in found]

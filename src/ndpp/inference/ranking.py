@@ -189,6 +189,7 @@ class Rule(NamedTuple):
         least_chance = ZERO_SCORE * chances.max(initial=0.0) if self.ranking.is_whole else ZERO_CHANCE
         keys = np.where(self.allowed & (chances > least_chance), chances / self.unit, 0.0)
         if self.caps is not None:
+            keys = rounded(keys)
             self.caps.apply(keys, basket, self.n)
         least = np.partition(keys, -self.n)[-self.n] if self.n < len(keys) else 0.0
         best = np.flatnonzero((keys >= least * (1 - 4 / TIE_PARTS)) & (keys > 0))

@@ -260,11 +260,13 @@ class EigenRows(NamedTuple):
         """
         to_sides, (rows, factors, to_q), Q = basis.to_sides, rows_of(kernel), kernel.coordinates.Q
         left, right = to_sides if to_q is None else to_q @ to_sides
-        which, leverage, n_bytes = np.arange(kernel.n_rows), kernel.coordinates.leverage, 2 * 8 * left.shape[1]
+        is_stored = isinstance(rows, LowRankKernel)
+        which, leverage = np.arange(0 if is_stored else kernel.n_rows), kernel.coordinates.leverage
+        n_bytes = 2 * 8 * left.shape[1]
         if to_q is not None and (most := memory // 2 // n_bytes) < len(which):
             which = np.argpartition(-leverage, most)[:most]
         is_worth = 2 * leverage[which].sum() > leverage.sum() if Q is None else n_bytes * len(which) <= memory
-        if isinstance(rows, LowRankKernel) or not is_worth:
+        if not is_worth:
             which = which[:0]
         source = Sides.of(rows, factors, left, right, which)
         n_bytes = source.n_bytes + (0 if to_q is None else to_sides.nbytes)
