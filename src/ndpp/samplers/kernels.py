@@ -1,7 +1,7 @@
 """Samplers of kernels, and of mixtures of any laws component by component.
 
-Kernels without a background are drawn from by :class:`~ndpp.samplers.Exact` itself, others as S = T ∪ R (:mod:`.unions`). What draws from a
-component of a mixture is prepared when it is first needed; those used last stay in memory.
+Kernels without a background are drawn from by :class:`~ndpp.samplers.Exact` itself, others as S = T ∪ R (:mod:`.backgrounds`). What draws
+from a component of a mixture is prepared when it is first needed; those used last stay in memory.
 """
 
 from __future__ import annotations
@@ -17,45 +17,23 @@ from ndpp._memory import Memory, n_bytes_of
 from ndpp._types import FloatArray
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
-from ndpp.laws.precision import check_given
+from ndpp.samplers.backgrounds import prepare_background
 from ndpp.samplers.base import Sampler, with_engine
 from ndpp.samplers.exact import Exact
 from ndpp.samplers.item_by_item import ItemByItem
-from ndpp.samplers.proposer import Asked, Proposer, all_given, check_expected, of_component
+from ndpp.samplers.proposer import Asked, Proposer, of_component
 from ndpp.samplers.shared import prepare_ties
-from ndpp.samplers.unions import SizedUnion, kernel_bytes
+from ndpp.samplers.unions import kernel_bytes
 
 
 def prepare_free(law: Law, asked: Asked) -> Sampler:
     """Prepare the sampler of a law without limits."""
     if law._as_ties is not None:
         return prepare_ties(law._as_ties, asked)
-    return _mixture(law, asked) if law.as_kernel is None else _kernel(law.as_kernel, asked)
-
-
-def _kernel(kernel: LowRankKernel, asked: Asked) -> Sampler:
-    """Prepare a kernel; refuse sets of a size that would take more than ``MAX_EXPECTED`` proposals on average."""
-    if kernel.background is None:
-        return _plain(kernel, asked)
-    narrowed, size = kernel.exclude(asked.exclude), asked.size
-    ids = narrowed.catalogue_ids(narrowed.rows_of(asked.given, "given"))
-
-    def union() -> SizedUnion | None:
-        rest, tied = narrowed.given_alone(ids)
-        if rest is None:
-            return None
-        alone = np.setdiff1d(ids, tied)
-        left = None if size is None else size - len(alone)
-        return SizedUnion.prepare(kernel, rest, tied, alone, left, asked.memory.budget, asked.device)
-
-    if size is not None:
-        check_given(size, len(ids))
-    found = asked.memory.remember(("union", *asked.key), union)
-    if found is None:
-        return all_given(kernel, ids, size)
-    check_expected(found.expected)
-    made = Proposer(kernel, found.given, np.zeros(1), found, expected_proposals=found.expected)
-    return with_engine(made, asked.device)
+    kernel = law.as_kernel
+    if kernel is None:
+        return _mixture(law, asked)
+    return _plain(kernel, asked) if kernel.background is None else prepare_background(kernel, asked)
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,8 +37,8 @@ MAX_PROPOSALS = 10**5
 MAX_LIMITED_PROPOSALS = int(GIVE_UP_FACTOR * MAX_EXPECTED)
 """The same under limits, whose pilot bounds the expected number."""
 FINER_AFTER = 1000
-"""Proposals after which their mean number is computed. If it is too large, tilts are finer from then on; if it still is, the draw is
-refused."""
+"""Proposals after which their mean number is computed. If it is too large, tilts are finer from then on; if it still is, components are
+drawn from by themselves, without rejections."""
 CHECKED_AFTER = 300
 """Proposals under limits after which their mean number is estimated, and draws that need too many are refused."""
 PILOT_PROPOSALS, PILOT_ACCEPTED = 3000, 10
@@ -85,7 +85,7 @@ class SizedDrawers(Drawers, Protocol):
     """Drawers of sets of one size that know how often a set is accepted."""
 
     def checked(self, cdf: FloatArray) -> tuple[FloatArray, Drawers]:
-        """Return the weights of the components, cumulative, and what draws from them; finer ones if too many proposals are needed."""
+        """Return the weights of the components, cumulative, and what draws from them; others if too many proposals are needed."""
 
 
 class Acceptance(NamedTuple):
@@ -307,16 +307,6 @@ def all_given(law: Law, ids: IntArray, size: int | None) -> Proposer:
     if size not in (None, len(ids)):
         raise ImpossibleSizeError(f"all {len(ids)} items are given; no set is larger")
     return Proposer(law, ids, np.empty(0), (), expected_proposals=0.0)
-
-
-def check_expected(expected: float) -> None:
-    """Refuse draws that would take too many proposals."""
-    if expected > MAX_EXPECTED:
-        raise BudgetExceededError(
-            f"sets of this size would need {expected:.3g} proposals per draw on average, above {MAX_EXPECTED:g}; "
-            "ask for another size, see size_distribution(), or draw sets of any size",
-            count=0,
-        )
 
 
 def given_up(proposals: int, within_limits: bool) -> BudgetExceededError:

@@ -38,10 +38,11 @@ from ndpp.laws.precision import check_given
 from ndpp.laws.shared import MOST_LOG, SharedTies
 from ndpp.linalg.eigen import is_skew
 from ndpp.linalg.tilts import MOST_TILT, solve_tilt
+from ndpp.samplers.backgrounds import SizedComponents
 from ndpp.samplers.base import Sampler, with_engine
 from ndpp.samplers.components import Counts, FurtherItems, Union, circle
 from ndpp.samplers.family_parts import FamilyFactors, FamilyParts, GivenFamilies, products_at
-from ndpp.samplers.proposer import MAX_EXPECTED, Acceptance, Asked, Proposer, all_given, check_expected
+from ndpp.samplers.proposer import MAX_EXPECTED, Acceptance, Asked, Drawers, Proposer, all_given
 from ndpp.samplers.tilted import TiltedComponents, log_weights, products
 
 Tilt: TypeAlias = float | bytes
@@ -444,13 +445,22 @@ class TiedDrawers:
             self._expected = float(1 / max(chance, np.finfo(float).tiny))
         return self._expected or 1.0
 
-    def checked(self, cdf: FloatArray) -> tuple[FloatArray, TiedDrawers]:
-        """Return what proposes from now on, with finer tilts if too many proposals are needed; refuse draws if they still are."""
-        drawers = self
-        if self.expected(cdf) > MAX_EXPECTED:
-            cdf, drawers = self.finer
-        check_expected(drawers.expected(cdf))
-        return cdf, drawers
+    def checked(self, cdf: FloatArray) -> tuple[FloatArray, Drawers]:
+        """Return what proposes from now on: with finer tilts if too many proposals are needed, without rejections if they still are."""
+        if self.expected(cdf) <= MAX_EXPECTED:
+            return cdf, self
+        cdf, finer = self.finer
+        return (cdf, finer) if finer.expected(cdf) <= MAX_EXPECTED else self.by_themselves
+
+    @cached_property
+    def by_themselves(self) -> tuple[FloatArray, SizedComponents]:
+        """The probabilities of the components, cumulative, and what draws sets of this size from each by itself, without rejections."""
+        mixture, ids = self.parts.mixture, self.ids
+        size = None if self.left is None else self.left + len(ids)
+        weights = mixture.responsibilities(ids, size=size)
+        return np.cumsum(weights), SizedComponents(
+            mixture._plain_components, Asked(size, ids, ids[:0], self.parts.memory, None)
+        )
 
     @cached_property
     def finer(self) -> tuple[FloatArray, TiedDrawers]:
