@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from types import FunctionType
@@ -15,7 +15,10 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
-from numba.extending import register_jitable
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import NativeValue, register_jitable, register_model, unbox
+from numba.np.random.generator_core import NumPyRandomGeneratorTypeModel
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -31,8 +34,65 @@ def njit(*, nogil: bool = True, **options: object) -> Callable[[Function], Funct
 
     Python must not call one that returns a named tuple: with Ctrl-C pending, numba would crash when it makes one.
     """
-    decorator: Callable[[Function], Function] = numba.njit(cache=True, nogil=nogil, **options)
+
+    def decorator(function: Function) -> Function:
+        compiled = numba.njit(cache=True, nogil=nogil, **options)(function)
+        if usual := getattr(compiled, "typeof_pyval", None):  # there is none with NUMBA_DISABLE_JIT
+            compiled.typeof_pyval = lambda value: GENERATOR if isinstance(value, np.random.Generator) else usual(value)
+        found: Function = compiled
+        return found
+
     return decorator
+
+
+class _GeneratorType(types.NumPyRandomGeneratorType):
+    """A random generator that becomes one of compiled code without Python code, in which signal handlers would run and raise.
+
+    numba's own type calls ``ctypes.cast`` and looks into its result even if that is an exception, which ends the process. Machine code on
+    disk is found by this name, too: what changes ``_unbox_generator`` changes it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("ndpp.Generator")
+        self.name = "ndpp.Generator"
+
+
+GENERATOR = _GeneratorType()
+register_model(_GeneratorType)(NumPyRandomGeneratorTypeModel)
+
+
+def _unbox_generator(kind: Any, generator: Any, c: Any) -> Any:
+    """Read the C structure ``bitgen_t`` of a generator: the address of its state, and of three functions."""
+    builder, api, text = c.builder, c.pyapi, c.context.insert_const_string
+    made = cgutils.create_struct_proxy(kind)(c.context, builder)
+    bits = cgutils.create_struct_proxy(types.npy_bitgen)(c.context, builder)
+    failed = cgutils.alloca_once_value(builder, cgutils.true_bit)
+    with ExitStack() as stack:
+
+        def checked(pointer: Any) -> Any:
+            with cgutils.early_exit_if_null(builder, stack, pointer):
+                pass
+            return pointer
+
+        bits.parent = checked(api.object_getattr_string(generator, "bit_generator"))
+        api.decref(bits.parent)  # the generator keeps it
+        capsule = checked(api.object_getattr_string(bits.parent, "capsule"))
+        signature = ir.FunctionType(api.voidptr, [api.pyobj, api.voidptr])
+        read = cgutils.get_or_insert_function(builder.module, signature, "PyCapsule_GetPointer")
+        address = builder.call(read, [capsule, text(builder.module, "BitGenerator")])
+        api.decref(capsule)
+        fields = builder.bitcast(checked(address), c.context.get_value_type(types.uintp).as_pointer())
+        names = "state", "fnptr_next_uint64", "fnptr_next_uint32", "fnptr_next_double"
+        for i, name in enumerate(names):
+            setattr(bits, name, builder.load(cgutils.gep_inbounds(builder, fields, i)))
+        bits.state_address = bits.state
+        made.bit_generator, made.parent = bits._getvalue(), generator
+        made.meminfo = api.nrt_meminfo_new_from_pyobject(cgutils.voidptr_t(None), generator)
+        builder.store(cgutils.false_bit, failed)
+    return NativeValue(made._getvalue(), is_error=builder.load(failed))
+
+
+unbox(_GeneratorType)(_unbox_generator)
 
 
 def jitable(**options: object) -> Callable[[Function], Function]:

@@ -15,10 +15,11 @@ import threadpoolctl
 
 import only_posix
 from ndpp import Baskets, LowRankKernel
-from ndpp._compiled import interruptible
+from ndpp._compiled import interruptible, njit
 from ndpp.errors import BudgetExceededError, DeviceError, PartialResultError, PrecisionError
 from ndpp.samplers._dispatch import ONE_BLAS_THREAD
 from ndpp.samplers.base import Draw, Draws, Monitor, Sampler, stream, stream_key, streams
+from patience import HANG_SECONDS
 
 KERNEL = LowRankKernel(np.eye(3), np.eye(3))
 
@@ -151,6 +152,70 @@ def test_numbas_disguise_of_an_interrupt_is_seen_through():
         inner.__cause__, outer.__cause__ = reason, inner
         with pytest.raises(seen), interruptible():
             raise outer
+
+
+ALARMS = """
+import signal
+import numpy as np
+from ndpp import LowRankKernel
+from ndpp.samplers.exact import eigenchain
+
+class OutOfTimeError(Exception): pass
+
+def ring(*_): raise OutOfTimeError
+
+rng = np.random.default_rng(0)
+V, B, D = rng.normal(size=(300, 10)), rng.normal(size=(300, 10)), rng.normal(size=(10, 10))
+kernel = LowRankKernel.from_vbd(V, B, D)
+while not eigenchain._run.overloads:
+    kernel.sample(100, size=10, rng=rng)
+signal.signal(signal.SIGALRM, ring)
+for i in range(30):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.01 + 0.001 * i)
+        while True:
+            kernel.sample(1000, size=10, rng=rng)
+    except OutOfTimeError:
+        print(i)
+"""
+
+
+@only_posix.signals
+def test_what_a_signal_handler_raises_during_draws_arrives():
+    """Handlers run in Python code, and none may run while compiled code takes its generator."""
+    done = subprocess.run([sys.executable, "-c", ALARMS], capture_output=True, text=True, timeout=HANG_SECONDS)
+    assert (done.returncode, done.stdout.split()) == (0, [str(i) for i in range(30)]), done.stderr
+
+
+class Broken:
+    """PCG64(0) that may raise whenever it is asked for its functions."""
+
+    def __init__(self):
+        self.bits, self.error = np.random.PCG64(0), None
+        self.lock = self.bits.lock
+
+    @property
+    def capsule(self):
+        if self.error:
+            raise self.error
+        return self.bits.capsule
+
+
+def test_what_a_generator_raises_arrives():
+    @njit()
+    def draw(rng: np.random.Generator) -> tuple[float, float, np.int64]:
+        return rng.random(), rng.standard_normal(), rng.integers(0, 9)
+
+    rng = np.random.Generator(Broken())
+    same = np.random.default_rng(0)
+    assert draw(rng) == (same.random(), same.standard_normal(), same.integers(0, 9))
+    references = sys.getrefcount(rng.bit_generator), sys.getrefcount(rng)
+    draw(rng)
+    rng.bit_generator.error = OutOfTimeError()
+    with pytest.raises(OutOfTimeError):
+        draw(rng)
+    rng.bit_generator.error = None
+    assert (sys.getrefcount(rng.bit_generator), sys.getrefcount(rng)) == references
 
 
 def test_streams_are_those_of_single_samples():
