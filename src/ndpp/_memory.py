@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
-from functools import partial
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
@@ -65,9 +65,12 @@ class Memory:
     (np.float64(1000.0), False)
     """
 
+    __slots__ = ("__dict__", "__weakref__", "_name")
     grows: ClassVar[bool] = True
 
     def __init__(self, budget: int, beside: Counted | None = None) -> None:
+        self._name: weakref.ref[Memory] | None = None
+        self._gone: list[weakref.ref[Memory]] = []
         self.budget, self.beside = budget, beside
         self.n_forgotten = 0
         self._lock = threading.Lock()
@@ -77,15 +80,15 @@ class Memory:
         return Memory, (self.budget, self.beside)
 
     def __contains__(self, key: Hashable) -> bool:
-        return key in self._kept
+        return (self._name, key) in self._kept
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def _clear(self) -> None:
-        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
-        self._sizes: dict[Hashable, int] = {}
-        self._total, self._uses, self._changed = 0, 0, set[Hashable]()
+        self._kept: OrderedDict[tuple[object, Hashable], Any] = OrderedDict()
+        self._sizes: dict[tuple[object, Hashable], int] = {}
+        self._total, self._uses, self._changed = 0, 0, set[tuple[object, Hashable]]()
 
     def within(self, budget: int) -> Memory:
         """Return the memory with this budget. If it had another, it forgets everything, as values may depend on it."""
@@ -95,37 +98,52 @@ class Memory:
                 self.budget, self.n_forgotten = budget, self.n_forgotten + 1
         return self
 
+    def part(self) -> Memory:
+        """Return this memory with keys of its own, for another law: one budget for both; what is kept there goes with the part."""
+        made = object.__new__(Memory)
+        made.__dict__, made._name = self.__dict__, weakref.ref(made, self._gone.append)  # all but the name is shared
+        return made
+
     def remember(self, key: Hashable, make: Callable[[], Value], *, uses: Iterable[Hashable] = ()) -> Value:
         """Return the value of ``key``, computed by ``make`` if there is none.
 
         ``uses`` are keys of values that it refers to. They are forgotten after it, since until then they take their bytes in any case.
         """
+        named, used = (self._name, key), [(self._name, one) for one in uses]
         with self._lock:
-            if found := key in self._kept:
-                self._refresh(key, *uses)
+            if found := named in self._kept:
+                self._refresh(named, *used)
                 self._uses += 1
-                value: Value = self._kept[key]
+                value: Value = self._kept[named]
                 if self._uses < MEASURED_EVERY:
                     return value
         if not found:
             value = make()
         with self._lock:
             if not found:
-                self._kept[key] = value
-                self._refresh(key, *uses)
-                self._changed.add(key)
+                self._kept[named] = value
+                self._refresh(named, *used)
+                self._changed.add(named)
             self._trim()
         return value
 
     def remember_many(self, keys: list[Key], make: Callable[[list[Key]], Iterable[Value]]) -> list[Value]:
         """Return the values of different keys, those that are missing computed together."""
+        found: dict[Key, Value] = {}
         with self._lock:
-            found: dict[Key, Value] = {key: self._kept[key] for key in keys if key in self._kept}
-        missing = [key for key in keys if key not in found]
-        found.update(zip(missing, make(missing) if missing else ()))
-        return [self.remember(key, partial(found.__getitem__, key)) for key in keys]
+            for key in keys:
+                if (named := (self._name, key)) in self._kept:
+                    found[key] = self._kept[named]
+                    self._kept.move_to_end(named)
+        if missing := [key for key in keys if key not in found]:
+            found.update(zip(missing, make(missing)))
+            with self._lock:
+                self._kept.update({(self._name, key): found[key] for key in missing})
+                self._changed.update((self._name, key) for key in missing)
+                self._trim()
+        return [found[key] for key in keys]
 
-    def _refresh(self, *keys: Hashable) -> None:
+    def _refresh(self, *keys: tuple[object, Hashable]) -> None:
         """Put keys last, in this order: those before them are forgotten first."""
         for key in keys:
             if key in self._kept:
@@ -138,11 +156,17 @@ class Memory:
             self._total += self._sizes[key] - before
         self._changed = {key for key in self._changed if getattr(self._kept[key], "grows", False)}
         self._uses, budget = 0, self.budget - n_bytes_of(self.beside)
+        if names := [self._gone.pop() for _ in range(len(self._gone))]:
+            for key in [key for key in self._kept if key[0] in names]:
+                self._forget(key)
         while len(self._kept) > 1 and self._total > budget:
-            gone = self._kept.popitem(last=False)[0]
-            self._total -= self._sizes.pop(gone)
-            self._changed.discard(gone)
-            self.n_forgotten += 1
+            self._forget(next(iter(self._kept)))
+
+    def _forget(self, key: tuple[object, Hashable]) -> None:
+        del self._kept[key]
+        self._total -= self._sizes.pop(key)
+        self._changed.discard(key)
+        self.n_forgotten += 1
 
     @property
     def n_bytes(self) -> int:

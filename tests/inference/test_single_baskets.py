@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 
 import ndpp
 from kernels import AWKWARD, Case
+from ndpp._memory import ENTRY_BYTES, Memory
 from ndpp.datasets import make_kernel, shelf_kernel
 from ndpp.errors import ZeroProbabilityError
 from ndpp.inference import Ranking, scores
@@ -71,6 +70,11 @@ def test_mixtures_are_left_to_the_routines(whole: bool):
         assert scores_of(law, [item], whole).tolist() == ROUTINES[whole](law, [item]).tolist()
 
 
+def lines_of(law) -> Memory:
+    """Return the memory of lines within that of a law."""
+    return law.memory.remember("lines", lambda: Memory(0))
+
+
 def tied() -> ndpp.Mixture:
     shelf = shelf_kernel()
     odds = np.random.default_rng(0).gamma(1.0, 0.2, size=(3, 12))
@@ -82,7 +86,8 @@ def test_mixtures_keep_lines_of_their_ties(whole: bool):
     law = tied()
     for basket in ([], [6], [6, 3]):
         np.testing.assert_allclose(scores_of(law, basket, whole), ROUTINES[whole](law, basket), rtol=1e-9)
-    assert set(law.base.form.kept) == ({3, 6} if whole else set())
+    assert len(lines_of(law)) == (2 if whole else 0)
+    assert all((("L", item) in lines_of(law)) == whole for item in (3, 6))
 
 
 def test_a_duplicate_scores_nothing():
@@ -107,21 +112,19 @@ def test_of_rows_that_are_not_in_memory_nothing_is_kept(tmp_path):
     ndpp.save(shelf_kernel(), tmp_path / "model.safetensors")
     kernel = ndpp.load(tmp_path / "model.safetensors", lazy=True)
     np.testing.assert_allclose(scores_of(kernel, [6], True), ndpp.next_item_scores(shelf_kernel(), [6]), rtol=1e-9)
-    assert not kernel.form.kept
+    assert "lines" not in kernel.memory
 
 
 @both
 def test_what_is_kept_is_bounded_and_changes_nothing(monkeypatch, whole: bool):
     kernel = make_kernel(100, 10, rng=0)
-    monkeypatch.setattr(batched, "KEPT_BYTES", 16 * 100 * 5)
+    monkeypatch.setattr(batched, "KEPT_BYTES", (16 * 100 + ENTRY_BYTES) * 5)
     for first in (*range(20), *range(20)):
         basket = np.array([first, first + 1, (first + 7) % 30])
         expected = ROUTINES[whole](kernel, basket)
         np.testing.assert_allclose(scores_of(kernel, basket, whole), expected, rtol=1e-8, atol=1e-12)
-        form = kernel.form if whole else kernel.marginal_form
-        assert set(basket.tolist()) <= set(form.kept)
-        assert len(form.kept) <= 5
-    assert not pickle.loads(pickle.dumps(form)).kept
+        assert all(("L" if whole else "K", item) in lines_of(kernel) for item in basket.tolist())
+        assert len(lines_of(kernel)) <= 5
 
 
 @both

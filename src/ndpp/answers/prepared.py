@@ -34,7 +34,7 @@ MEMORY = 2**30
 N_ADDED = 6
 """Items that are often added to a basket. What is prepared for it serves four to eight."""
 KEPT = 4
-"""Conditions, and customers, whose laws are kept."""
+"""Conditions, and customers, whose laws are kept; what they prepare is part of the memory of the model."""
 
 
 class once(cached_property[T]):
@@ -223,12 +223,15 @@ class Prepared:
         """Return the law under conditions, of a customer if one is named; itself, if nothing is said. The last few are kept."""
         law = base = self.law
         if ask.weights is not None or ask.factors is not None or len(ask.excluded):
-            law = base = self._keep(self._laws, ask.key, lambda: self.law.under(ask))
+            law = base = self._keep(self._laws, ask.key, lambda: self._make(ask))
         if person is not None:
-            law = self._keep(
-                self._of_customers, (ask.key, *person.key), lambda: self.law.under(ask.whose(base, person))
-            )
+            law = self._keep(self._of_customers, (ask.key, *person.key), lambda: self._make(ask.whose(base, person)))
         return law
+
+    def _make(self, ask: Ask) -> Law:
+        """Return the law under conditions, which shares the memory of the model, as there is one bound for all."""
+        memory, made = self.law.memory.within(MEMORY), self.law.under(ask)
+        return made if made.memory is memory else self.law._remembering(made, memory.part())
 
     def _keep(self, kept: dict[Hashable, Kept], key: Hashable, make: Callable[[], Law]) -> Law:
         """Return a law that is kept, or make it, while other questions go on."""

@@ -14,13 +14,14 @@ norm one. Baskets whose matrix is still too close to singular are left to the sl
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from ndpp._memory import Memory
 from ndpp._types import BoolArray, FloatArray, IntArray, cached_property
 from ndpp.baskets import Baskets
 from ndpp.laws.support import ItemRows
@@ -38,14 +39,14 @@ BLOCK_ROWS = 1024
 MAX_KEPT_ITEMS = 64
 """Columns and rows of A are kept if at most this many distinct items are requested."""
 KEPT_BYTES = 128 * 2**20
-"""Bytes of them that are kept."""
+"""Most bytes of them that are kept, within half of the memory of the law."""
 
 
 @dataclass(frozen=True, eq=False)
 class Form:
     """The matrix A = factor^½ (diag(diagonal) + Q core Qᵀ) factor^½ over the rows of the support; |core_ij| ≤ scale_i scale_j.
 
-    ``kept`` are lines of items that were asked for lately. Threads may share it.
+    ``name`` is that of A, L or K.
     """
 
     kernel: ItemRows
@@ -53,10 +54,7 @@ class Form:
     scale: FloatArray
     diagonal: FloatArray
     factor: FloatArray
-    kept: dict[int, FloatArray] = field(default_factory=dict)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"kept": {}}
+    name: str
 
     @cached_property
     def noise(self) -> FloatArray:
@@ -91,19 +89,18 @@ class Form:
         """Number of items whose lines may be kept."""
         return KEPT_BYTES // (16 * self.kernel.n_rows)
 
-    def lines(self, rows: IntArray) -> FloatArray:
+    def lines(self, rows: IntArray, memory: Memory) -> FloatArray:
         """Return q_j core Qᵀ and q_j coreᵀ Qᵀ of a few rows j of the support, shape (len(rows), 2, n_rows). O(n r) for each new one."""
-        found = {j: line for j in rows.tolist() if (line := self.kept.get(j)) is not None}
-        new = np.array([j for j in rows.tolist() if j not in found], np.int64)
-        if len(new):
-            q = self.kernel.q_rows(new)
-            sides = np.stack([q @ self.core, q @ self.core.T], axis=1).reshape(2 * len(new), len(self.core))
-            lines = self.kernel.q_times(sides.T).T.reshape(len(new), 2, self.kernel.n_rows)
-            found |= {j: line.copy() for j, line in zip(new.tolist(), lines)}
-            if len(self.kept) + len(new) > self.most:
-                self.kept.clear()
-            self.kept.update(found)
-        return np.array([found[j] for j in rows.tolist()]).reshape(len(rows), 2, self.kernel.n_rows)
+
+        def make(missing: list[tuple[str, int]]) -> list[FloatArray]:
+            q = self.kernel.q_rows(np.array([j for _, j in missing]))
+            sides = np.stack([q @ self.core, q @ self.core.T], axis=1).reshape(2 * len(q), len(self.core))
+            lines = self.kernel.q_times(sides.T).T.reshape(len(q), 2, self.kernel.n_rows)
+            return [line.copy() for line in lines]
+
+        kept = memory.remember("lines", lambda: Memory(min(KEPT_BYTES, memory.budget // 2)))
+        found = kept.remember_many([(self.name, j) for j in rows.tolist()], make)
+        return np.array(found).reshape(len(rows), 2, self.kernel.n_rows)
 
 
 def _own(Q: FloatArray, core: FloatArray, scale: FloatArray) -> FloatArray:
@@ -144,17 +141,18 @@ def log_dets(form: Form, baskets: Baskets) -> FloatArray:
     return out
 
 
-def scores(form: Form, baskets: Baskets) -> tuple[FloatArray, BoolArray]:
+def scores(form: Form, baskets: Baskets, memory: Memory) -> tuple[FloatArray, BoolArray]:
     """Return A_ii − A_iJ A_J⁻¹ A_Ji for each basket J and item i, shape (len(baskets), n_items), and which baskets were scored.
 
     Items of the basket and excluded items score zero, as do all items if J is as large as a sample can be. A basket is not scored, and
     its row is zero, if it is impossible, if its matrix is too close to singular, or if rounding matters compared with its best score.
+    ``memory`` keeps lines of A.
     """
     out, most, sizes = np.zeros((len(baskets), form.kernel.n_items)), form.kernel.largest[0], baskets.sizes
     is_scored = np.zeros(len(baskets), bool)
     losses, largest = np.full(len(baskets), np.inf), (form.factor * form.own[1]).max()
     for chosen in _chunks(sizes, _possible(form.kernel, baskets)):
-        _score(form, baskets[chosen], chosen, out, losses)
+        _score(form, baskets[chosen], memory, chosen, out, losses)
         # Scores below ``least`` were set to zero, which is only acceptable if the best score is far larger.
         best = out[chosen].max(axis=1)
         errors = form.blur + losses[chosen] * largest
@@ -168,14 +166,16 @@ def scores(form: Form, baskets: Baskets) -> tuple[FloatArray, BoolArray]:
     return out, is_scored
 
 
-def _score(form: Form, baskets: Baskets, numbers: IntArray, out: FloatArray, losses: FloatArray) -> None:
+def _score(
+    form: Form, baskets: Baskets, memory: Memory, numbers: IntArray, out: FloatArray, losses: FloatArray
+) -> None:
     """Write the scores of baskets that are not close to singular, and their losses, to their rows ``numbers`` of ``out``."""
     kernel, table = form.kernel, _table(form, baskets)
     stacks = list(_stacks(form, baskets, table))
     is_whole = len(kernel.support) == kernel.n_items
     for stack in stacks:
         losses[numbers[stack.numbers]] = stack.loss
-    for here, lines, columns in _lines(form, table):
+    for here, lines, columns in _lines(form, table, memory):
         diagonal, items, factor, least = form.own[0, here], kernel.support[here], form.factor[here], form.least[here]
         for stack in stacks:
             step = max(1, STACK_ENTRIES // max(1, stack.places.shape[1] * len(items)))
@@ -190,11 +190,11 @@ def _score(form: Form, baskets: Baskets, numbers: IntArray, out: FloatArray, los
                 out[(to, here) if is_whole else np.ix_(to, items)] = found
 
 
-def _lines(form: Form, table: DistinctItems) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
+def _lines(form: Form, table: DistinctItems, memory: Memory) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
     """Yield some rows i of the support, and A_ji and A_ij of the items j of the table, in its scale and without the factor of i."""
     kernel = form.kernel
     if len(table.rows) <= min(MAX_KEPT_ITEMS, form.most) and isinstance(kernel.X, np.ndarray):
-        both = form.lines(table.rows)
+        both = form.lines(table.rows, memory)
         both /= table.norms[:, None, None]
         yield slice(0, kernel.n_rows), both[:, 0], both[:, 1]
         return

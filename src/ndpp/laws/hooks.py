@@ -99,12 +99,12 @@ class Hooks(ABC):
     @property
     def memory(self) -> Memory:
         """What is kept for the next call. Laws of the same components share it; files, pickles and copies do not have it."""
-        found: Memory = vars(self).setdefault("_remembered", Memory(self._memory))
-        return found
+        found: Memory | None = vars(self).get("_remembered")
+        return vars(self).setdefault("_remembered", Memory(self._memory)) if found is None else found
 
-    def _remembering(self, made: Self) -> Self:
-        """Return a law of the same components, which shares the memory of this one."""
-        vars(made)["_remembered"] = self.memory
+    def _remembering(self, made: Self, memory: Memory | None = None) -> Self:
+        """Return a law of the same components, which shares the memory of this one; one of others has a part of it."""
+        vars(made)["_remembered"] = self.memory if memory is None else memory
         return made
 
     def __getstate__(self) -> dict[str, Any]:

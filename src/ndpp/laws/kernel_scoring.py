@@ -64,13 +64,13 @@ class KernelScoring(Scoring):
 
     def next_scores(self, baskets: Baskets) -> FloatArray:
         """Return the scores of all baskets whose L_J is not close to singular."""
-        out, is_scored = scores(self.law.form, baskets)
+        out, is_scored = scores(self.law.form, baskets, self.memory)
         out[~is_scored] = np.nan
         return out
 
     def begun_scores(self, baskets: Baskets, best: Best | None, weights: FloatArray | None) -> FloatArray:
         """Return the same with the marginal kernel in place of L."""
-        out, is_scored = scores(self.law.marginal_form, baskets)
+        out, is_scored = scores(self.law.marginal_form, baskets, self.memory)
         out[~is_scored] = np.nan
         return out
 
@@ -78,7 +78,7 @@ class KernelScoring(Scoring):
         """Return M_ii (L_aa − L_aS M L_Sa) + (L_aS M)_i (M L_Sa)_i, where M = L_S⁻¹."""
         kernel, out = self.law, np.zeros((len(items), self.law.n_items))
         form, rows = kernel.form, kernel.rows_of(items)
-        lines, each = form.lines(rows), np.arange(len(rows))
+        lines, each = form.lines(rows, self.memory), np.arange(len(rows))
         left, right = lines[:, 0], lines[:, 1]
         inside = left[:, rows].copy()
         inside[each, each] += form.diagonal[rows]

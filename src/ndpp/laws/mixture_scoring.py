@@ -7,6 +7,7 @@ from contextlib import suppress
 import numpy as np
 from scipy.special import logsumexp
 
+from ndpp._memory import Memory
 from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.errors import ZeroProbabilityError
@@ -26,10 +27,11 @@ class MixtureScoring(Scoring):
         posterior = mixture.responsibilities(ids, whole=True)
         out, log_total = np.zeros(mixture.n_items), mixture.log_prob(ids)
         others = np.setdiff1d(np.arange(mixture.n_items), ids)
-        for component, weight, share in zip(mixture.components, mixture.weights, posterior):
+        for c, (component, weight, share) in enumerate(zip(mixture.components, mixture.weights, posterior)):
             with suppress(ZeroProbabilityError):
                 if share > 0:
-                    out += share * component._scoring.next_scores_of(ids)
+                    memory = self.memory.remember(("component", c), lambda: Memory(self.memory.budget))
+                    out += share * component._scoring.keeping_in(memory).next_scores_of(ids)
                     continue
             if weight > 0:  # one that lacks the basket, up to rounding, may hold it with one more item
                 more = with_one_more(ids, others, mixture.n_items)
@@ -74,7 +76,7 @@ class SharedTiesScoring(Scoring):
 
     def _ties(self, rows: Baskets) -> FloatArray:
         """Return G(T ∪ b) / G(T) of each set T of rows and all rows b."""
-        base = self.law.base._scoring
+        base = self.law.base._scoring.keeping_in(self.memory)
         out: FloatArray = base.next_scores(rows)
         for i in np.flatnonzero(np.isnan(out[:, 0])):
             out[i] = base.next_scores_of(rows[i])

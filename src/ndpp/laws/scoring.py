@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from ndpp._memory import Memory
 from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.errors import ZeroProbabilityError
@@ -69,8 +70,12 @@ class Scoring:
     law: Any
     """The law, whose class is built upon this one."""
 
-    def __init__(self, law: object) -> None:
-        self.law = law
+    def __init__(self, law: Any, memory: Memory | None = None) -> None:
+        self.law, self.memory = law, law.memory if memory is None else memory
+
+    def keeping_in(self, memory: Memory) -> Self:
+        """Return the same for a law that is part of another, whose memory this is."""
+        return type(self)(self.law, memory)
 
     # -- scores of items -----------------------------------------------------------------------------------------------------
 

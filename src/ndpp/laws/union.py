@@ -100,13 +100,13 @@ class WeighedSets(ItemRows):
     def form(self) -> Form:
         """L, prepared for minors and scores of many baskets."""
         odds = self.odds
-        return Form(self, self.coordinates.B, self.coordinates.scale, odds / (1 + odds), 1 + odds)
+        return Form(self, self.coordinates.B, self.coordinates.scale, odds / (1 + odds), 1 + odds, "L")
 
     @of_components
     def marginal_form(self) -> Form:
         """K = L(I + L)⁻¹, prepared in the same way."""
         R, scale = resolvent(self.coordinates, np.ones(1))[0][0], np.minimum(self.coordinates.scale, 1.0)
-        return Form(self, R, scale, self.odds, 1 / (1 + self.odds))
+        return Form(self, R, scale, self.odds, 1 / (1 + self.odds), "K")
 
     def log_dets(self, baskets: Baskets) -> FloatArray:
         """Return log det(L_S) of many sets, −inf where it is zero."""
