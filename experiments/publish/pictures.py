@@ -66,7 +66,7 @@ def times(axes: Axes) -> None:
     for i, (name, label) in enumerate(names.items()):
         curve = Curve(label, n, [1e3 * float(row[name]) for row in rows])
         axes.plot(curve.x, curve.y, **line_look(2 - i))
-        axes.annotate(label, (n[1], curve.y[1]), (0, 6), textcoords="offset points", ha="center", fontsize=9)
+        axes.annotate(label, (n[1], curve.y[1]), (0, 13), textcoords="offset points", ha="center", fontsize=9)
     axes.set(xscale="log", yscale="log", xlabel="items in the catalogue", ylabel="milliseconds per sample of 10 items")
     axes.grid(which="major", color="#e4e7ea", lw=0.8)
     axes.margins(y=0.15)

@@ -101,6 +101,7 @@ def test_from_a_typed_item_to_a_basket_that_is_taken_over(page, server):
     before = page.locator("#whole").inner_text()
     page.get_by_role("button", name="Draw again").click()
     expect(page.locator("#whole")).not_to_have_text(before, use_inner_text=True)
+    expect(drawn.locator("bdi")).to_have_count(3)  # all of the answer is there
     added = set(drawn.locator("bdi").all_text_contents())
     page.get_by_role("button", name="Take all of basket 1").click()
     expect(page.locator("#basket li")).to_have_count(5)
