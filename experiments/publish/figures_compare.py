@@ -138,9 +138,9 @@ def functions(found: Record) -> str:
     about = f"CPU time: medians of {len(found['records'][0]['rounds'][0])} rounds."
     problems = [row["problem"] for row in found["records"] if row["problem"]]
     said = dict.fromkeys(
-        text if text.startswith("more than") else "DPPy refuses sizes above the expected one" for text in problems
+        f"takes {text}" if text.startswith("more than") else "refuses sizes above the expected one" for text in problems
     )
-    about += f" Dashes: {', '.join(said)}." * bool(said)
+    about += f" Dashes: DPPy {' or '.join(said)}." * bool(said)
     return _table(header, rows, about, found["machine"])
 
 
