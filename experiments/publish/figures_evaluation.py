@@ -332,7 +332,10 @@ def holdouts(found: dict[str, Any]) -> str:
 
 
 def cells(values: dict[str, list[float]]) -> list[str]:
-    return [f"{values[metric][0]:.{digits}f}" if metric in values else "–" for metric, digits in HELD_OUT.items()]
+    """Return the means of a row; that of log-likelihoods with the number of baskets that are not in it."""
+    found = [f"{values[metric][0]:.{digits}f}" if metric in values else "–" for metric, digits in HELD_OUT.items()]
+    n_zero = values.get("log-likelihood", [])[3:]
+    return [f"{found[0]} ({n_zero[0]:,} at zero)" if any(n_zero) else found[0], *found[1:]]
 
 
 def parts(records: list[Record], found: dict[str, Any], alike: dict[str, Any]) -> dict[str, str]:

@@ -30,11 +30,11 @@ INDEPENDENT, PUBLISHED, OURS = "independent items", "the paper's recipe", "ours"
 
 
 def evaluated(model: Any, baseline: Any, test: Any) -> dict[str, list[float]]:
-    """Return each metric as [value, low, high]."""
+    """Return each metric as [value, low, high, number of baskets of probability zero], which are in no mean."""
     compared, found = {"": model, INDEPENDENT: baseline}, dict[str, list[float]]()
     for rule, name in RULES.items():
         by_rule = metrics.compare_models(compared, test, holdout=rule, rng=0, by_size=False)  # type: ignore[arg-type]
-        each = {one.name: [one.value, one.low, one.high] for one in by_rule.rows[0].estimates}
+        each = {one.name: [one.value, one.low, one.high, one.n_zero] for one in by_rule.rows[0].estimates}
         found |= {metric: each[metric] for metric in SHOWN} | {name: each["MPR"]}
     return found
 
