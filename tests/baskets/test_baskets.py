@@ -448,6 +448,11 @@ def test_round_trip_through_csr_and_lists(lists: list[list[int]]) -> None:
     assert Baskets(baskets.indptr, baskets.indices, 9) == baskets
 
 
+def test_products_of_csr_count_beyond_small_integers() -> None:
+    matrix = made([[0, 1]] * 300).to_csr()
+    assert (matrix.T @ matrix).toarray()[:2, :2].tolist() == [[300, 300], [300, 300]]
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @round_trip
 @given(lists=sets)

@@ -429,10 +429,10 @@ class Baskets:
         return Split(*(self[np.sort(part)] for part in (train, val, test)))
 
     def to_csr(self) -> csr_array:
-        """Return a scipy CSR array of shape (len, n_items) with a one (int8) for each item of each basket."""
+        """Return a scipy CSR array of shape (len, n_items) with a one (int64, so that sums and products count) for each item of each basket."""
         from scipy import sparse
 
-        ones = np.ones(len(self.indices), np.int8)
+        ones = np.ones(len(self.indices), np.int64)
         return sparse.csr_array((ones, self.indices.copy(), self.indptr.copy()), shape=(len(self), self.n_items))
 
     def to_lists(self) -> list[list[int]]:
