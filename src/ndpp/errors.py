@@ -5,7 +5,7 @@ Errors carry their information in fields, from which the message is built. Code 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from string import Formatter
@@ -51,20 +51,27 @@ def similar(label: str, labels: Sequence[str], n: int = 3) -> tuple[str, ...]:
     --------
     >>> similar("Bread", ["rye bread", "bread crumbs", "butter"]), similar("buter", ["peanut butter", "tea"])
     (('rye bread', 'bread crumbs'), ('peanut butter',))
+    >>> similar("unicorn", ["baby food junior", "acorn"])
+    ()
     """
     wanted = label.strip().casefold()
     within = [name for name in labels if wanted in name.casefold()] if len(wanted) > 2 else []
     if within or len(labels) > MAX_COMPARED_LABELS:
         return tuple(sorted(within, key=len)[:n])
-    close = get_close_matches(label, labels, n=n)
-    if close:
-        return tuple(close)
+    whole: dict[str, list[str]] = {}
     words: dict[str, list[str]] = {}
     for name in labels:
+        whole.setdefault(name.casefold(), []).append(name)
         for word in set(name.casefold().split()):
             words.setdefault(word, []).append(name)
-    found = dict.fromkeys(name for word in get_close_matches(wanted, words, n=n, cutoff=0.75) for name in words[word])
-    return tuple(found)[:n]
+    found = next(filter(None, (_mistyped(wanted, known, n) for known in (whole, words))), [])
+    return tuple(dict.fromkeys(name for word in found for name in (whole | words)[word]))[:n]
+
+
+def _mistyped(wanted: str, known: Iterable[str], n: int) -> list[str]:
+    """Return words that may be meant: with four of five letters in common, or two of three and the same first one."""
+    same = [word for word in known if word[:1] == wanted[:1]]
+    return [*dict.fromkeys(get_close_matches(wanted, known, n, 0.8) + get_close_matches(wanted, same, n, 0.66))]
 
 
 class NDPPError(Exception):

@@ -624,7 +624,10 @@ def test_the_header_tells_what_lies_between_fields(tmp_path: Path, mark: str, en
 
 @pytest.mark.parametrize("name", ["x.txt", "x.baskets.gz"])
 def test_text_has_no_columns(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InvalidInputError, match=r"is read as text.* no columns 'order' and 'item'. Name its format"):
+    with pytest.raises(
+        InvalidInputError,
+        match=r"is read as text.* no columns 'order' and 'item'.*name its format with format='csv'",
+    ):
         Baskets.read(tmp_path / name, basket="order")
 
 

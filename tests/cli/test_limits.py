@@ -132,7 +132,10 @@ def test_a_table_may_be_parquet_or_name_ids(call, shop, tmp_path):
         (["drinks<2"], "--limit 'drinks<2' cannot be read; write NAME=2, NAME=1..2, NAME<=2 or NAME>=1"),
         (["price<=20,5"], "cannot be read"),
         (["=3"], "cannot be read"),
-        (["aisle<=2"], "'aisle' is a column of words, and only numbers add up; name what to count, such as 'bakery'"),
+        (
+            ["aisle<=2"],
+            "'aisle' is a column of words or codes, and only numbers add up; name what to count, such as 'bakery'",
+        ),
         (["drinks>=3"], "'drinks': at least 3 of 2 items cannot be reached"),
         (["drinks>=2", "drinks<=1"], "contradicts itself"),
         (["drinks>=1", "price>=2", "price<=3"], "cannot be reached"),

@@ -101,7 +101,7 @@ def test_laws_without_context():
     kernel = LowRankKernel(np.eye(2), np.eye(2))
     assert kernel.context == {}
     assert kernel.at(store=1, unknown="skip") is kernel.at() is kernel
-    with pytest.raises(InvalidInputError, match=r"no context, so 'store' has no effect.*Fit one with context="):
+    with pytest.raises(InvalidInputError, match=r"no context, so 'store' has no effect.*Fit one with context, or take"):
         kernel.at(store=1)
 
 

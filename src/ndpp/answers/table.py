@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -22,10 +22,25 @@ from ndpp.errors import InvalidInputError, similar
 from ndpp.laws.limits import Limit
 
 FORMS = "NAME=2, NAME=1..2, NAME<=2 or NAME>=1"
+LEAST_CODE = 5
+"""The least number of digits of codes that are all of one length."""
+_COMMA = re.compile(r"-?[0-9]+(,([0-9]{1,2}|[0-9]{4,}))?")  # 1,234 may be a thousand
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 _LIMIT = re.compile(
     rf"(?P<name>.+?)\s*(?:<=\s*(?P<most>{_NUMBER})|>=\s*(?P<least>{_NUMBER})|=\s*(?P<low>{_NUMBER})(?:\.\.(?P<high>{_NUMBER}))?)"
 )
+
+
+def _are_codes(words: Collection[str]) -> bool:
+    """Return whether all of these are digits but no numbers: of one length of at least five, or some with a zero before others."""
+    if not all(map(str.isdecimal, words)):
+        return False
+    lengths = set(map(len, words))
+    return any(len(word) > 1 and word[0] == "0" for word in words) or (len(lengths) == 1 and min(lengths) >= LEAST_CODE)
+
+
+def _with_comma(word: str) -> float:
+    return float(word.replace(",", "."))
 
 
 class Statistic(NamedTuple):
@@ -69,11 +84,14 @@ class ItemTable:
 
     @cached_property
     def numbers(self) -> dict[str, FloatArray]:
-        """The columns of numbers, NaN where there is none."""
+        """The columns of numbers, NaN where there is none; codes, such as 100205 or 0017, are words."""
         found = {}
         for column, words in self.columns.items():
+            there = {word for word in words if word is not None}
             with suppress(ValueError):
-                found[column] = np.array([np.nan if word is None else float(word) for word in words])
+                if there and not _are_codes(there):
+                    number = _with_comma if all(map(_COMMA.fullmatch, there)) else float
+                    found[column] = np.array([np.nan if word is None else number(word) for word in words])
         return {column: values for column, values in found.items() if not np.isnan(values).all()}
 
     @cached_property
@@ -96,8 +114,9 @@ class ItemTable:
         bounds: dict[Statistic, tuple[str, float | None, float | None]] = {}
         for word in words:
             parts = _LIMIT.fullmatch(word.strip())
-            if parts is None:
-                raise InvalidInputError(f"{word!r} cannot be read; write {FORMS}", argument="limits")
+            if parts is None or parts["name"].endswith("="):
+                form = word.replace("==", "=", 1) if "==" in word else FORMS
+                raise InvalidInputError(f"{word!r} cannot be read; write {form}", argument="limits")
             name, most, least, low, high = (parts[key] for key in ("name", "most", "least", "low", "high"))
             found = self._find(name)
             _, least_before, most_before = bounds.get(found, (name, None, None))
@@ -142,7 +161,8 @@ class ItemTable:
                 return Statistic(column, name[len(column) + 1 :])
         if self.categories.get(name):
             raise InvalidInputError(
-                f"{name!r} is a column of words, and only numbers add up; name what to count, such as {self.categories[name][0]!r}",
+                f"{name!r} is a column of words or codes, and only numbers add up; name what to count, such as "
+                f"{self.categories[name][0]!r}",
                 argument="limits",
             )
         there = list(

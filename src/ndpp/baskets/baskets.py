@@ -21,7 +21,8 @@ from ndpp._validation import check_count, frozen
 from ndpp.baskets import files, frames
 from ndpp.baskets.frames import PathOrFile
 from ndpp.baskets.labels import Rules, check_basket_ids, check_ids, check_labels, check_n_items, many, places
-from ndpp.baskets.lines import COMPLETION, Column, Columns, Fields, Long
+from ndpp.baskets.lines import COMPLETION, Columns, Fields, Long
+from ndpp.baskets.times import Column
 from ndpp.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ class Baskets:
         cls,
         frame: object,
         *,
-        basket: str,
+        basket: str | Sequence[str],
         item: str,
         n_items: int | None = None,
         labels: Sequence[str] | None = None,
@@ -191,14 +192,14 @@ class Baskets:
         ----------
         frame : data frame
             Anything in memory that narwhals supports.
-        basket, item : str
-            The columns. The values of the first become ``basket_ids``.
+        basket, item : str, or list of str for the basket
+            The columns; several may name a basket together, such as ``["customer", "date"]``. What they say becomes ``basket_ids``.
         n_items, labels, as_labels, unknown, missing
             As in :meth:`read`.
         """
         rules = Rules.of(labels, n_items, as_labels, unknown, missing, "the data frame")
-        columns = Columns(basket, item)
-        long = frames.frame_table(frame, columns, [COMPLETION]).long(columns, rules)
+        columns = Columns.of(basket, item)
+        long = frames.frame_table(frame, columns.names, [COMPLETION]).long(columns, rules)
         return cls._trusted(*long.arrays(rules))
 
     @classmethod
@@ -223,15 +224,16 @@ class Baskets:
         unknown: str = "error",
         missing: str = "error",
         encoding: str | None = None,
-        basket: str = "basket",
+        basket: str | Sequence[str] = "basket",
         item: str = "item",
     ) -> Baskets:
         """Read baskets from a file.
 
         Text: one basket per line, a blank line being an empty basket; ids or labels separated by spaces or, if the file has
-        any, commas or tabs. CSV and TSV with a header, and Parquet: long form, as in :meth:`from_frame`. Semicolons, tabs or
-        bars are recognised as delimiters from the header. Text, CSV and TSV may be gzipped. Blanks at the ends of names are
-        removed, unless ``labels`` has the name as it is, or :meth:`write` wrote it: what it writes is read back the same.
+        any, tabs or what most lines have of commas, semicolons and bars. CSV and TSV with a header, and Parquet: long form, as in
+        :meth:`from_frame`. Semicolons, tabs or bars are recognised as delimiters from the header. Text, CSV and TSV may be gzipped.
+        Blanks at the ends of names are removed, unless ``labels`` has the name as it is, or :meth:`write` wrote it: what it writes is
+        read back the same.
 
         Parameters
         ----------
@@ -253,7 +255,7 @@ class Baskets:
             What to do about rows without a basket or an item: an empty field or NA, N/A, NaN, null. "keep" takes these words for names.
         encoding : str, optional
             The encoding of a text, CSV or TSV file; UTF-8 by default.
-        basket, item : str
+        basket, item : str, or list of str for the basket
             The columns of the long form.
         """
         rules = Rules.of(labels, n_items, as_labels, unknown, missing, files.name_of(source))
@@ -262,7 +264,7 @@ class Baskets:
                 raise InvalidInputError("pass labels= or the file items=, not both")
             names = rules._replace(name=files.name_of(items), missing="keep").clean(files.read_lines(items, encoding))
             rules = rules._replace(labels=check_labels(names))
-        long = files.read(source, format, Columns(basket, item), rules, encoding)
+        long = files.read(source, format, Columns.of(basket, item), rules, encoding)
         return cls._trusted(*long.arrays(rules))
 
     @classmethod
@@ -489,7 +491,7 @@ class Baskets:
         if kind != "text" and self.basket_ids is not None:
             files.check_table_ids(self.basket_ids)
             files.check_names(kind, map(str, self.basket_ids))
-        rows, columns = self._named(as_labels=as_labels), Columns(basket, item)
+        rows, columns = self._named(as_labels=as_labels), Columns.of(basket, item)
         files.write(target, rows, self.ids_or_numbers, columns, kind, names or (), self.context)
 
 

@@ -21,13 +21,13 @@ from contextlib import contextmanager, nullcontext
 from functools import cache, lru_cache
 from itertools import chain, repeat
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ndpp._atomic import replacing
 from ndpp._validation import check_choice
-from ndpp.baskets.frames import PathOrFile, read_parquet, write_parquet
+from ndpp.baskets.frames import PathOrFile, parquet_columns, read_parquet, write_parquet
 from ndpp.baskets.labels import MISSING, SURROGATES, Rules, is_plain
 from ndpp.baskets.lines import (
     COMPLETION,
@@ -66,8 +66,29 @@ def read(source: PathOrFile, format: str | None, columns: Columns, rules: Rules,
     kind = format_of(source, format)
     if kind == "text":
         return read_text(source, columns, rules._replace(name=name_of(source)), encoding)
-    table = read_table(source, encoding, format=kind, needed=columns, also=[COMPLETION], advice=NAME_COLUMNS)
+    table = read_table(source, encoding, format=kind, needed=columns.names, also=[COMPLETION], advice=NAME_COLUMNS)
     return table.long(columns, rules)
+
+
+class Manner(NamedTuple):
+    """How a file is read: its format, what separates words or columns, None in Parquet, and the columns, none in text."""
+
+    format: str
+    separator: str | None
+    columns: tuple[str, ...] = ()
+
+
+def manner(source: PathOrFile, format: str | None, columns: Iterable[str], encoding: str | None) -> Manner:
+    """Return how a file with these columns is read."""
+    kind = format_of(source, format)
+    if kind == "parquet":
+        return Manner(kind, None, tuple(parquet_columns(source)))
+    if kind == "text":
+        return Manner(kind, _separator(read_lines(source, encoding), ()) or " ")
+    text = _read(source, encoding)
+    mark, _ = _dialect(text, columns, DELIMITERS[kind])
+    _, header = next(records(io.StringIO(text, newline=""), name_of(source), delimiter=mark))
+    return Manner(kind, mark, tuple(word.strip() for word in header))
 
 
 def read_lines(source: PathOrFile, encoding: str | None = None) -> list[str]:
@@ -77,14 +98,14 @@ def read_lines(source: PathOrFile, encoding: str | None = None) -> list[str]:
 
 
 def read_text(source: PathOrFile, columns: Columns, rules: Rules, encoding: str | None) -> Long:
-    """Return one basket per line. Tabs separate words if the file has any, else commas if it has any, else spaces."""
+    """Return one basket per line. Tabs separate words if the file has any, else what :func:`_separator` says."""
     if columns != Columns():
         raise InvalidInputError(
-            f"{rules.name} is read as text, one basket per line, which has no columns {' and '.join(map(repr, columns))}",
-            advice=NAME_FORMAT,
+            f"{rules.name} is read as text, one basket per line, which has no columns {' and '.join(map(repr, columns.names))}",
+            advice="If it is a table, name its format with {format:'csv'}",
         )
     lines = read_lines(source, encoding)
-    separator = next((mark for mark in "\t," if any(mark in line for line in lines)), None)
+    separator = _separator(lines, rules.labels or ())
     if separator == "," and all(map(_NUMBERS.fullmatch, lines)):
         rows = [line.replace(",", " ").split() for line in lines]  # "1, 2 3": numbers contain no spaces
     elif separator is None:
@@ -95,6 +116,17 @@ def read_text(source: PathOrFile, columns: Columns, rules: Rules, encoding: str 
     words = ["" if word in absent else unquoted(word) for word in chain.from_iterable(rows)]
     owners = np.repeat(np.arange(len(rows)), list(map(len, rows)))
     return Long(owners, len(rows), words).present(rules._replace(exact=True))
+
+
+def _separator(lines: Sequence[str], known: Iterable[str]) -> str | None:
+    """Return the tab if there is one or, of commas, semicolons and bars, what most lines have; None for spaces.
+
+    A semicolon or bar that is in a ``known`` name separates nothing.
+    """
+    in_names = {mark for name in known for mark in ";|" if mark in name}
+    counts = {mark: sum(mark in line for line in lines) for mark in ",;|" if mark not in in_names}
+    most = "\t" if any("\t" in line for line in lines) else max(counts, key=counts.__getitem__)
+    return most if counts.get(most, 1) else None
 
 
 def _needs_quotes(word: str) -> bool:
@@ -154,13 +186,20 @@ def read_table(
 
 
 def _dialect(text: str, columns: Iterable[str], default: str) -> tuple[str, bool]:
-    """Return the delimiter, ``default`` or the first one with which the header has these columns, and whether names are exact."""
+    """Return the delimiter and whether names are exact.
+
+    It is ``default`` or the first one with which the header has these columns, else the one with which it has most.
+    """
     header = next((line for line in io.StringIO(text, newline="") if line.strip()), "")
 
-    def has_both(mark: str) -> bool:
-        return set(columns) <= {name.strip() for name in next(csv.reader([header], delimiter=mark), [])}
+    def names(mark: str) -> set[str]:
+        return {name.strip() for name in next(csv.reader([header], delimiter=mark), [])}
 
-    mark = next(filter(has_both, default + ",;\t|"), default)
+    def has_both(mark: str) -> bool:
+        return set(columns) <= names(mark)
+
+    marks = dict.fromkeys(default + ",;\t|")
+    mark = next(filter(has_both, marks), max(marks, key=lambda mark: len(names(mark))))
     return mark, re.fullmatch(rf'[^"{mark}]+({re.escape(mark)}"[^"{mark}]+")+\s*', header) is not None
 
 
@@ -202,13 +241,13 @@ def write(
             for value in (row or (None,))
         )
         check_names(kind, {str(word) for known in (beside or {}).values() for word in known})
-        write_table(target, (*columns, *(beside or ())), records, kind, words)
+        write_table(target, (*columns.names, *(beside or ())), records, kind, words)
 
 
 def write_text(target: PathOrFile, rows: Rows, words: Sequence[str]) -> None:
-    """Write one row per line, separated by spaces, or by tabs if any of ``words``, all that can occur, has a space or comma."""
+    """Write one row per line, separated by spaces, or by tabs if any of ``words``, all that can occur, has a separator."""
     check_names("text", words)
-    plain = all(len(word.split()) == 1 and "," not in word and not _needs_quotes(word) for word in words)
+    plain = all(len(word.split()) == 1 and not set(word) & set(",;|") and not _needs_quotes(word) for word in words)
     separator, quoted = " " if plain else "\t", cache(_quoted)
     with writer(target) as file:
         for row in rows:

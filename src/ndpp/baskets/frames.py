@@ -11,7 +11,8 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from ndpp._atomic import replacing
-from ndpp.baskets.lines import NAME_COLUMNS, Column, ColumnTable, Long, check_columns
+from ndpp.baskets.lines import NAME_COLUMNS, ColumnTable, Long, check_columns
+from ndpp.baskets.times import Column
 from ndpp.errors import InvalidInputError, needing
 
 if TYPE_CHECKING:
@@ -71,6 +72,12 @@ def frame_table(
         is_time = own.dtype == nw.Datetime
         columns[column] = np.asarray(own.dt.replace_time_zone(None).to_numpy()) if is_time else _values(own, column)
     return ColumnTable(name, table.columns, columns)
+
+
+def parquet_columns(source: PathOrFile) -> list[str]:
+    """Return the columns of a Parquet file."""
+    with needs_pyarrow("Reading Parquet").parquet.ParquetFile(source) as file:
+        return list(file.schema_arrow.names)
 
 
 def read_parquet(

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import csv
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from datetime import date, datetime
-from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from ndpp._types import AnyArray, IntArray, TimeArray, WordArray
+from ndpp._types import IntArray, TimeArray, WordArray
 from ndpp.baskets.labels import MISSING, Rules, check_basket_ids, check_ids, check_n_items, encode, many, word_of
+from ndpp.baskets.times import DAY, EXAMPLE, Column, moments
 from ndpp.errors import DataWarning, InvalidInputError
 
 SKIP = "Fill in the missing values, or leave such rows out with {missing:'skip'}"
-NAME_COLUMNS = "Name the right ones with {basket} and {item}"
+
+
+def naming(*arguments: str) -> str:
+    """Return the advice to name other columns by these arguments."""
+    *others, last = [f"{{{one}}}" for one in arguments]
+    return f"Name the right ones with {', '.join(others)} and {last}"
+
+
+NAME_COLUMNS = naming("basket", "item")
 COMPLETION = "completion"
 """The column that tells several completions of one basket apart."""
-Column: TypeAlias = Sequence[Any] | AnyArray
-"""The values of a column, None where they are missing; times are an array of datetime64."""
 Fields: TypeAlias = tuple[IntArray, IntArray, int, tuple[str, ...] | None, tuple[int | str, ...] | None]
 """Those of :class:`ndpp.Baskets`: starts, items, how many items there are, their labels, and ids of baskets."""
 
@@ -51,10 +57,23 @@ def check_columns(names: Iterable[str], there: Sequence[str], what: str, advice:
 
 
 class Columns(NamedTuple):
-    """The names of the columns of a table in long form."""
+    """The names of the columns of a table in long form; several columns may name a basket together."""
 
-    basket: str = "basket"
+    basket: tuple[str, ...] = ("basket",)
     item: str = "item"
+
+    @classmethod
+    def of(cls, basket: str | Sequence[str], item: str) -> Columns:
+        """Return the columns, checked."""
+        names = (basket,) if isinstance(basket, str) else tuple(basket)
+        if not names or len(set(names)) < len(names) or not all(isinstance(name, str) and name for name in names):
+            raise InvalidInputError(f"must be a column, or a list of different ones; got {basket!r}", argument="basket")
+        return cls(names, item)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them."""
+        return *self.basket, self.item
 
 
 class ColumnTable(NamedTuple):
@@ -78,31 +97,49 @@ class ColumnTable(NamedTuple):
         values = self.columns[name]
         return values.astype("datetime64[s]").tolist() if isinstance(values, np.ndarray) else values
 
+    def without(self, gone: Sequence[bool]) -> ColumnTable:
+        """Return the table without the rows that are ``gone``."""
+        kept = [i for i, is_gone in enumerate(gone) if not is_gone]
+        found = {
+            name: values[kept] if isinstance(values, np.ndarray) else [values[i] for i in kept]
+            for name, values in self.columns.items()
+        }
+        return self._replace(columns=found, lines=None if self.lines is None else [self.lines[i] for i in kept])
+
     def order_lines(self, columns: Columns, missing: str) -> OrderLines:
         """Return the rows that name a basket; others are an error, unless they are to be skipped.
 
         Rows of a file of several completions per basket are baskets of their own.
         """
         absent = {"", None} if missing == "keep" else {None, *MISSING}
-        gone = [(key.strip() if isinstance(key, str) else key) in absent for key in self.keys(columns.basket)]
-        table = self
+        lacking = {
+            name: [(key.strip() if isinstance(key, str) else key) in absent for key in self.keys(name)]
+            for name in columns.basket
+        }
+        gone, table = [any(row) for row in zip(*lacking.values())], self
         if any(gone):
             if missing != "skip":
-                place = self.place(gone.index(True))
-                problem = f"{place} names no basket; column {columns.basket!r} must name a basket in every row"
+                row = gone.index(True)
+                column = next(name for name, missed in lacking.items() if missed[row])
+                problem = f"{self.place(row)} names no basket; column {column!r} must name a basket in every row"
                 raise InvalidInputError(problem, advice=SKIP)
-            kept = [i for i, is_gone in enumerate(gone) if not is_gone]
-            found = {name: [values[i] for i in kept] for name, values in self.columns.items()}
-            table = self._replace(columns=found, lines=None if self.lines is None else [self.lines[i] for i in kept])
-        keys: Iterable[Hashable] = table.keys(columns.basket)
-        if list(self.header) == [columns.basket, COMPLETION, columns.item, "added"]:
-            keys = zip(keys, table.columns[COMPLETION])
-        return OrderLines(table, Long.grouped(keys, table.columns[columns.item]), sum(gone))
+            table = self.without(gone)
+        keys = [table.keys(name) for name in columns.basket]
+        if list(self.header) == [*columns.basket, COMPLETION, columns.item, "added"]:
+            keys.append(table.keys(COMPLETION))
+        rows = keys[0] if len(keys) == 1 else zip(*keys)
+        return OrderLines(table, Long.grouped(rows, len(columns.basket), table.columns[columns.item]), sum(gone))
 
     def long(self, columns: Columns, rules: Rules) -> Long:
         """Return the long form of the rows that have an item."""
         lines = self.order_lines(columns, rules.missing)
         return lines.long.present(rules._replace(exact=self.exact, name=self.name), skipped=lines.skipped)
+
+
+def _word(key: Hashable) -> str:
+    """Return a part of a basket's id; a time at midnight is a date."""
+    text = str(key).strip()
+    return text.removesuffix(" 00:00:00") if isinstance(key, datetime) else text
 
 
 class Long(NamedTuple):
@@ -114,14 +151,15 @@ class Long(NamedTuple):
     ids: Sequence[object] | None = None
 
     @classmethod
-    def grouped(cls, keys: Iterable[Hashable], values: Column) -> Long:
+    def grouped(cls, keys: Iterable[Hashable], width: int, values: Column) -> Long:
         """Return the long form of rows with these keys, with baskets numbered as they first appear.
 
-        The id of a basket is its key, or the first part of one.
+        The id of a basket is its key, or the first part of one; of several parts, the ``width`` first.
         """
         numbers: dict[Hashable, int] = {}
         baskets = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
-        ids = [key[0] if isinstance(key, tuple) else key for key in numbers]
+        parts = (key if isinstance(key, tuple) else (key,) for key in numbers)
+        ids = [key[0] if width == 1 else ", ".join(map(_word, key[:width])) for key in parts]
         return cls(baskets, len(numbers), values, ids)
 
     def present(self, rules: Rules, *, skipped: int = 0) -> Long:
@@ -196,15 +234,13 @@ class OrderLines(NamedTuple):
     def times(self, column: str, time_format: str | None) -> TimeArray:
         """Return the earliest time of each basket, in seconds; its others must be within a day."""
         values = self.table.columns[column]
-        if not isinstance(values, np.ndarray):
-            values = np.array([moment(value, time_format) for value in values])
-        found = values.astype("datetime64[s]")
+        found = moments(values, time_format, f"{self.table.name}: column {column!r}")
         if np.isnat(found).any():
             row = int(np.argmax(np.isnat(found)))
             raise InvalidInputError(
-                f"{self.table.place(row)}: {self.table.columns[column][row]!r} in column {column!r} is not a time; expected a date such as "
-                "2026-03-01 or 2026-03-01 12:30",
-                advice="Say how times are written with {time_format}, such as '%d/%m/%Y'",
+                f"{self.table.place(row)}: {values[row]!r} in column {column!r} is not a time, or not written as the others; "
+                f"expected a date such as {EXAMPLE}",
+                advice="Say how times are written with {time_format:'%d/%m/%Y'} or the like",
             )
         first = np.empty(self.long.n_baskets, found.dtype)
         order = np.argsort(found, kind="stable")[::-1]
@@ -240,45 +276,6 @@ class OrderLines(NamedTuple):
                 DataWarning,
                 stacklevel=3,
             )
-
-
-# -- times -----------------------------------------------------------------------------------------------------------------------------
-
-WEEKDAYS = np.array(["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"])
-MONTHS = np.array(
-    ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
-     "December"]
-)  # fmt: skip
-SEASONS = np.array(["winter", "spring", "summer", "autumn"])
-DAY = np.timedelta64(1, "D")
-
-
-def _since(times: TimeArray, unit: str, modulus: int, first: int = 0) -> IntArray:
-    """Return the number of days, months or hours since the beginning of 1970, plus ``first``, modulo some number."""
-    return np.asarray((times.astype(f"datetime64[{unit}]").astype(np.int64) + first) % modulus)
-
-
-CALENDAR: dict[str, Callable[[TimeArray], WordArray]] = {
-    "weekday": lambda times: WEEKDAYS[_since(times, "D", 7, 3)],  # 1 January 1970 was a Thursday
-    "month": lambda times: MONTHS[_since(times, "M", 12)],
-    "season": lambda times: SEASONS[_since(times, "M", 12, 1) // 3],
-    "hour": lambda times: _since(times, "h", 24).astype(str),
-}
-"""What the time of an order says about its circumstances, in words."""
-
-
-@lru_cache(2**16)
-def moment(value: object, time_format: str | None = None) -> np.datetime64:
-    """Return a time without its zone, the hour on the clock of the shop; NaT if it cannot be read."""
-    try:
-        if isinstance(value, str):
-            text = value.strip()
-            value = datetime.fromisoformat(text) if time_format is None else datetime.strptime(text, time_format)
-        if isinstance(value, datetime):
-            value = value.replace(tzinfo=None)
-        return np.datetime64(value, "s") if isinstance(value, (date, np.datetime64)) else np.datetime64("NaT")  # type: ignore[call-overload,unused-ignore]
-    except ValueError:
-        return np.datetime64("NaT")
 
 
 def records(

@@ -16,10 +16,9 @@ from ndpp.baskets.baskets import Baskets, OrderColumns
 from ndpp.baskets.files import format_of, read_table
 from ndpp.baskets.frames import frame_table
 from ndpp.baskets.labels import Rules, check_labels, check_text, many, words_of
-from ndpp.baskets.lines import CALENDAR, COMPLETION, NAME_COLUMNS, Columns, MissingColumnError
+from ndpp.baskets.lines import COMPLETION, Columns, MissingColumnError, naming
+from ndpp.baskets.times import CALENDAR
 from ndpp.errors import InvalidInputError
-
-COLUMNS = "Name the columns with {basket}, {item}, {customer} and {time}"
 
 
 class Orders(Baskets):
@@ -103,7 +102,7 @@ class Orders(Baskets):
         cls,
         source: Any,
         *,
-        basket: str = "basket",
+        basket: str | Sequence[str] = "basket",
         item: str = "item",
         customer: str | None = None,
         time: str | None = None,
@@ -128,9 +127,11 @@ class Orders(Baskets):
         ----------
         source : path, open file, data frame, Orders, Baskets or lists
             Rows may be in any order.
-        basket, item, customer, time : str
+        basket : str or list of str
+            The column that names a basket, or several that name it together, such as ``["customer", "date"]``.
+        item, customer, time : str
             The columns; without ``customer`` or ``time`` these are not read. A row without a customer is of nobody in particular. Times are
-            dates, or text such as 2026-03-01 or 2026-03-01 12:30.
+            dates, or text such as 2026-03-01, 1.3.2026 or 3/31/2026 12:30, written in one way in the whole column.
         context : sequence of str
             Further columns, as words; "" where they say nothing. "weekday", "month", "season" (winter begins in December) and "hour" are
             derived from the time if there is no such column.
@@ -144,10 +145,10 @@ class Orders(Baskets):
         format, encoding, as_labels, missing
             As in :meth:`ndpp.Baskets.read`.
         time_format : str, optional
-            How times are written, such as "%d/%m/%Y %H:%M", if not as above.
+            How times are written, such as "%d/%m/%Y %H:%M"; needed where the column leaves open whether the day is first or the month.
         """
         check_choice(unknown, "unknown", ("error", "skip", "new"))
-        columns, is_new = Columns(basket, item), unknown == "new"
+        columns, is_new = Columns.of(basket, item), unknown == "new"
         rules = Rules.of(labels, n_items, is_new or as_labels, "error" if is_new else unknown, missing)
         is_file = isinstance(source, (str, os.PathLike)) or (
             hasattr(source, "read") and not isinstance(source, Baskets)
@@ -160,10 +161,11 @@ class Orders(Baskets):
         time_is_needed = time is not None and (not partial or customer is not None)
         is_plain = customer is None and not time_is_needed and (partial or not context)
         if is_file and is_plain and format_of(source, format) == "text":
+            rules = rules._replace(name=files.name_of(source))
             return cls(Baskets._trusted(*files.read(source, "text", columns, rules, encoding).arrays(rules)))
-        needed = [name for name in (*columns, customer, time if time_is_needed else None) if name is not None]
+        needed = [name for name in (*columns.names, customer, time if time_is_needed else None) if name is not None]
         also = (*context, COMPLETION, *([] if time is None else [time]))
-        advice = NAME_COLUMNS if customer is None and time is None else COLUMNS
+        advice = naming("basket", "item", *(["customer"] if customer else []), *(["time"] if time else []))
         if is_file:
             table = read_table(source, encoding, format=format, needed=needed, also=also, advice=advice)
         else:
@@ -181,7 +183,7 @@ class Orders(Baskets):
         known = [name for name in context if name in table.columns or name in derived]
         if not partial and len(known) < len(context):
             lacking = next(name for name in context if name not in known)
-            raise MissingColumnError(table.name, lacking, table.header, COLUMNS)
+            raise MissingColumnError(table.name, lacking, table.header, naming("context", "time"))
         times = None
         if time is not None and is_timed and (derived or time_is_needed):
             times = lines.times(time, time_format)

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import entry_points
+from itertools import pairwise
 from typing import Annotated, Any, cast
 
 import typer
+from typer.core import TyperCommand
 
 import ndpp
 from ndpp.cli import customers, draw, evaluate, fit, info, items, recommend, report, serve, update
@@ -59,6 +61,36 @@ NO_ARGUMENTS = ("demo", "bench")
 """Commands that run without any argument; the others show their help instead."""
 
 
+TOGETHER = {"basket": "columns that name a basket together are written with commas, such as --basket customer,date"}
+"""What to do instead of giving an option several times."""
+
+
+class Once(TyperCommand):
+    """A command that refuses an option given twice, of which the last would count, and a value for one that takes none."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words, checked."""
+        if args and not ctx.resilient_parsing:
+            end = args.index("--") if "--" in args else len(args)
+            switches = {
+                name
+                for one in self.params
+                if getattr(one, "is_flag", False)
+                for name in (*one.opts, *one.secondary_opts)
+            }
+            for switch, word in pairwise(args[:end]):
+                if switch in switches and word.lower() in ("true", "false"):
+                    advice = f"write {switch} alone" if word.lower() == "true" else "leave it out"
+                    raise typer.BadParameter(f"{switch} takes no value; {advice}, without {word!r}")
+            _, _, order = self.make_parser(ctx).parse_args(list(args))
+            for one in order:
+                takes_one = one.param_type_name == "option" and not getattr(one, "is_flag", False) and not one.multiple
+                if takes_one and (times := order.count(one)) > 1:
+                    advice = TOGETHER.get(one.name, "it takes one value")
+                    raise typer.BadParameter(f"{one.opts[0]} is given {times} times; {advice}")
+        return super().parse_args(ctx, args)
+
+
 def help_of(command: Callable[..., None]) -> str:
     """Return the docstring of a command with each paragraph on one line, except paragraphs that start with a backspace."""
     paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
@@ -81,7 +113,7 @@ people = typer.Typer(
 for panel, commands in COMMANDS.items():
     for name, command in commands.items():
         needs, group = name not in NO_ARGUMENTS, people if " " in name else app
-        group.command(name.split()[-1], help=help_of(command), rich_help_panel=panel, no_args_is_help=needs)(
+        group.command(name.split()[-1], cls=Once, help=help_of(command), rich_help_panel=panel, no_args_is_help=needs)(
             guarded(flattened(command))
         )
 for name in set(EXPERIMENTS) - set(COMMANDS["Experiments"]):

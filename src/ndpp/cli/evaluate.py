@@ -12,7 +12,7 @@ import typer
 from ndpp._show import Table
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import many
-from ndpp.baskets.lines import CALENDAR
+from ndpp.baskets.times import CALENDAR
 from ndpp.cli import options as o
 from ndpp.cli.draw import WALKS, Steps, WalkStart, prepare, sampler_option
 from ndpp.cli.files import Law, Source, check_table, context_of, load_kernel, load_model, require

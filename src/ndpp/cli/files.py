@@ -40,6 +40,10 @@ OTHER_FORMATS = (
     ".parquet", ".tsv", ".xlsx", ".xls", ".ods", ".html", ".pdf", ".arrow", ".feather", ".npz", ".safetensors",
 )  # fmt: skip
 """Suffixes that promise a format other than text, CSV or JSON. Files with any other suffix hold text."""
+JSON = (".json", ".jsonl", ".ndjson")
+MODELS = ("a model", "customers")
+"""What :func:`kind_of` calls the files of ndpp that hold no baskets."""
+LIST_ITEMS = "`ndpp info MODEL --top N` lists the N most frequent items."
 LEAVE_OUT = "Leave such items out with {unknown:'skip'}"
 
 
@@ -47,6 +51,12 @@ class HeldInput(io.BytesIO):
     """What standard input holds."""
 
     name = "standard input"
+
+
+def rewind(target: str | HeldInput) -> None:
+    """Let what standard input holds be read from its beginning again."""
+    if isinstance(target, HeldInput):
+        target.seek(0)
 
 
 class Source(NamedTuple):
@@ -63,37 +73,58 @@ class Source(NamedTuple):
 
     @property
     def target(self) -> str | HeldInput:
-        """The path, or what standard input holds."""
+        """The path, or what standard input holds, which cannot be had twice."""
         return HeldInput(sys.stdin.buffer.read()) if self.path == "-" else self.path
+
+    @property
+    def columns(self) -> Columns:
+        """The columns of a table; those of the basket are separated by commas."""
+        basket, item = self.reading.basket, self.reading.item
+        return Columns.of([name.strip() for name in basket.split(",")], item)
 
     def sibling(self, path: str) -> Source:
         """Return another file, to be read in the same way.
 
         --basket and --item describe BASKETS: a text file has no columns, and another table may have those that ndpp writes.
         """
-        columns = Columns()._asdict() if format_of(path, self.reading.from_) == "text" else {}
-        return Source(path, replace(self.reading, **columns), may_differ=True)
+        sibling = Source(path, self.reading, may_differ=True)
+        return sibling.own() if format_of(path, self.reading.from_) == "text" else sibling
 
-    def read(self, **options: object) -> Orders:
-        """Return the orders; ``options`` are those of ``Orders.read``, and ``items``, a file of labels."""
+    def own(self) -> Source:
+        """Return the file, to be read as one that ndpp wrote."""
+        return self._replace(reading=replace(self.reading, basket="basket", item="item"), may_differ=False)
+
+    def check(self) -> None:
+        """Raise if the file is one of ndpp that holds no baskets."""
+        if self.path != "-" and (kind := kind_of(Path(self.path))) in MODELS:
+            advice = "`ndpp info` describes it, `ndpp update` continues the training of a model, and `ndpp fit BASKETS -o MODEL` makes one"
+            raise InvalidInputError(f"{self.path!r} holds {kind}, not baskets", advice=advice)
+
+    def read(self, target: str | HeldInput | None = None, **options: Any) -> Orders:
+        """Return the orders; ``options`` are those of ``Orders.read``, and ``items``, a file of labels.
+
+        A ``target`` that is read again is passed.
+        """
         how: dict[str, Any] = {**vars(self.reading), **options}
-        format = how.pop("from_")
-        if format is None and Path(self.path).suffix.lower() == ".json":
+        format, time_format = how.pop("from_"), how.pop("time_format")
+        how["basket"] = self.columns.basket
+        target = self.target if target is None else target
+        self.check()
+        if format is None and Path(self.path).suffix.lower() in JSON:
             raise InvalidInputError(f"{self.path!r} is JSON; baskets are read from text, CSV or Parquet (--from)")
         try:
             if "items" in how:
-                return Orders(Baskets.read(self.target, format=format, **how))
-            return Orders.read(self.target, format=format, **how)
+                return Orders(Baskets.read(target, format=format, **how))
+            return Orders.read(target, format=format, time_format=time_format, **how)
         except MissingColumnError as missing:
-            if not self.may_differ or not set(Columns()) <= set(missing.there):
+            if not self.may_differ or not set(Columns().names) <= set(missing.there):
                 raise
-            again = Source(self.path, replace(self.reading, **Columns()._asdict()))
-            return again.read(**options)
+            return self.own().read(target, **options)
         except UnknownItemError as unknown:
             unknown.advice = f"Is this the catalogue of the model? {LEAVE_OUT}"
             raise
 
-    def read_for(self, kernel: Law | Baskets, *, ids: bool | None, **context: object) -> Orders:
+    def read_for(self, kernel: Law | Baskets, *, ids: bool | None, **context: Any) -> Orders:
         """Return the baskets over the items of a model, or of other baskets, in context as :meth:`read` takes it.
 
         ``ids`` is None where the command has no --ids.
@@ -168,7 +199,7 @@ def item_ids(kernel: Law, words: Sequence[str] | None, *, ids: bool, unknown: st
         try:
             return kernel.ids(names)
         except UnknownLabelError as unknown:
-            unknown.advice = "Ids need --ids." if unknown.label.isdigit() else ""
+            unknown.advice = "Ids need --ids." if unknown.label.isdigit() else "" if unknown.suggestions else LIST_ITEMS
             if any("," in word for word in words or ()):
                 unknown.advice = "Commas separate items: for a name that contains one, repeat --given or --exclude."
             raise

@@ -152,7 +152,8 @@ def fit(
       ndpp fit orders.csv -o model.safetensors --context store,weekday --time ordered_at
       ndpp fit baskets.txt -o kernel.safetensors --model ndpp --rank 100
     """
-    began, part = time.monotonic(), part_path(output)
+    began, part, source = time.monotonic(), part_path(output), Source(baskets, reading)
+    source.check()
     _check_output(output, (baskets, held.validation, named.items, settings.families), test=held.test)
     with one_writer(output):
         if part.exists() and not resume:
@@ -160,7 +161,6 @@ def fit(
         if not part.exists():
             check_writable(part)  # now, not after the first epoch
         with _interruptible(part):
-            source = Source(baskets, reading)
             with stage(f"reading {source.name}{_reading_time(baskets)}"):
                 columns = [name.strip() for name in (situation.context or "").split(",") if name.strip()]
                 require(

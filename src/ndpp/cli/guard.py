@@ -7,6 +7,7 @@ import errno
 import functools
 import io
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -51,7 +52,11 @@ SWITCHES |= {(name, "True"): f"--{name}" for name in ("resume", "force")}
 class Options(Names):
     """Names arguments after the options of a command, where it has such an option."""
 
-    phrases = {"background": "a kernel of a larger rank, or a mixture; see `ndpp fit --help`"}  # noqa: RUF012
+    phrases = {  # noqa: RUF012
+        "background": "a kernel of a larger rank, or a mixture; see `ndpp fit --help`",
+        "format": "the suffix of its name, such as .csv",
+    }
+    """What to do where a command has no such option."""
 
     def __init__(self, command: Callable[..., None]) -> None:
         self.known: set[Any] = set()
@@ -67,9 +72,10 @@ class Options(Names):
 
     def setting(self, argument: str, value: str) -> str:
         """Return the option with its value."""
-        shown = value.strip("'") or "…"
-        known = SWITCHES.get((argument, value)) or self.phrases.get(argument)
-        return known or f"{self.argument(argument)} {shown}"
+        shown = shlex.quote(value.strip("'")) if value else "…"
+        option = self.argument(argument)
+        phrase = None if option.startswith("-") else self.phrases.get(argument)
+        return SWITCHES.get((argument, value)) or phrase or f"{option} {shown}"
 
 
 class Interrupted(KeyboardInterrupt):

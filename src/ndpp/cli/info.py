@@ -14,9 +14,11 @@ from safetensors import safe_open
 from ndpp import answers
 from ndpp._show import Table
 from ndpp._types import FloatArray
-from ndpp.baskets import Baskets
+from ndpp.baskets.files import manner, read_table
+from ndpp.baskets.orders import Orders
+from ndpp.baskets.times import written
 from ndpp.cli import options as o
-from ndpp.cli.files import Source, check_table, fingerprint, load_model
+from ndpp.cli.files import HeldInput, Source, check_table, fingerprint, load_model, rewind
 from ndpp.cli.output import Report, emit
 from ndpp.laws.files import load_header
 from ndpp.laws.gate import Gain, some_of
@@ -29,6 +31,10 @@ QUICK = 10**9
 """Components × items × columns² up to which the distribution of sizes of a mixture is computed unasked: a few seconds."""
 SIZES = "Compute the distribution of sizes even if it takes minutes, as for mixtures of hundreds of components."
 SKIPPED = "The distribution of sizes of so many components takes a while; --sizes computes it."
+FIRST = 3
+"""Baskets that are listed."""
+SEPARATORS = {" ": "blanks", "\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
+TIME = "CSV or Parquet column of the time, to see how it is read."
 FILE = "A model or a file of baskets; - is standard input."
 
 
@@ -39,15 +45,17 @@ def info(
     output: o.Output = None,
     as_json: o.Json = False,
     labels: o.AsLabels = None,
+    time: Annotated[str | None, o.word(TIME)] = None,
     *,
     reading: o.Reading,
 ) -> None:
-    """Describe a file: its shape, rank, labels, sizes and missions, and how a model was trained.
+    """Describe a file: shape, rank, sizes and missions of a model, and how it was trained; baskets, and how they were read.
 
     \b
     Examples:
       ndpp info model.safetensors
       ndpp info orders.csv --basket order_id --item product
+      ndpp info till.csv --basket customer,date --item product --time date
       ndpp sample model.safetensors -n 1000 | ndpp info -
     """
     check_table(output, file)
@@ -57,7 +65,9 @@ def info(
     elif _is_model(source):
         report = _model(Path(file), top, sizes=sizes)
     else:
-        report = _baskets(source.read(as_labels=labels), source.name, top)
+        target = source.target
+        orders = source.read(target, as_labels=labels, time=time)
+        report = _baskets(orders, source.name, _how_read(source, target, orders, time), top)
     emit(report, output, as_json=as_json)
 
 
@@ -117,19 +127,48 @@ def _entries(value: object) -> list[dict[str, Any]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
-def _baskets(baskets: Baskets, name: str, top: int) -> Report:
+def _how_read(source: Source, target: str | HeldInput, orders: Orders, time: str | None) -> dict[str, Any]:
+    """Return how a file of baskets was read."""
+    reading, columns = source.reading, source.columns
+    rewind(target)
+    how = manner(target, reading.from_, columns.names, reading.encoding)
+    read: dict[str, Any] = {"format": how.format, "separator": SEPARATORS.get(how.separator or "")}
+    if how.columns:
+        read |= {"columns": how.columns, "basket": columns.basket, "item": columns.item}
+    if time is not None and orders.times is not None and len(orders):
+        rewind(target)
+        table = read_table(target, reading.encoding, format=reading.from_, needed=(*columns.names, time), also=())
+        written_as = reading.time_format or written(table.columns[time], table.name) or "ISO 8601"
+        read |= {
+            "time": time,
+            "time_format": written_as,
+            "first_time": str(orders.times[0]),
+            "last_time": str(orders.times[-1]),
+        }
+    return read
+
+
+def _baskets(baskets: Orders, name: str, read: dict[str, Any], top: int) -> Report:
     sizes, frequencies = baskets.sizes, np.bincount(baskets.indices, minlength=baskets.n_items) / max(1, len(baskets))
     shares = np.bincount(sizes) / max(1, len(sizes))
     facts: dict[str, Any] = {
-        "kind": "baskets", "baskets": len(baskets), "items": baskets.n_items, "labels": baskets.labels is not None,
+        "baskets": len(baskets), "items": baskets.n_items, "labels": baskets.labels is not None,
         "entries": len(baskets.indices), "largest": int(sizes.max(initial=0)), "empty": int(np.sum(sizes == 0)),
         "mean_size": float(np.mean(sizes)) if len(sizes) else None,
         "median_size": float(np.median(sizes)) if len(sizes) else None,
     }  # fmt: skip
     names = range(baskets.n_items) if baskets.labels is None else baskets.labels
     best = [(names[i], float(frequencies[i])) for i in np.argsort(-frequencies, kind="stable")[:top].tolist()]
+    some = baskets[:FIRST]
+    first = list(zip(some.ids_or_numbers, [[names[a] for a in basket] for basket in some]))
     notes = [*_bars(shares, "share"), *_most_frequent(best)]
-    return Report({**facts, "size_shares": shares}, _facts(facts, name), notes=notes)
+    notes += (
+        ["", "First baskets:", *(f"  {i}: {some_of(list(map(str, items)))}" for i, items in first)] if first else []
+    )
+    shown = {word: ", ".join(value) if isinstance(value, tuple) else value for word, value in read.items()}
+    listed = [dict(zip(("basket", "items"), one)) for one in first]
+    data = {"kind": "baskets", **facts, "size_shares": shares, "read": read, "first_baskets": listed}
+    return Report(data, _facts({"kind": "baskets", **facts, "read as": shown}, name), notes=notes)
 
 
 def _unfinished(path: Path) -> Report:

@@ -127,6 +127,8 @@ _TABLE = "Table of the items, for limits: the column item, categories to count, 
 _BOOST = "Table with the columns item and factor: the odds of items times factors; 0 is out of stock."
 _CUSTOMERS = "A file of customers, as written by [bold]ndpp customers fit[/], for --customer."
 _HISTORY = "A file of one customer's baskets, oldest first, instead of --customer."
+_BASKET = "CSV or Parquet column of the basket, or several that name it together, such as customer,date."
+_TIME_FORMAT = "How times are written, such as %d/%m/%Y, if the column leaves open whether the day is first."
 _MISSING = "Rows without a basket or an item (empty, NA, NaN, null); keep takes NA and the like for names."
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file, as written by [bold]ndpp fit[/].")]
 BasketFile = Annotated[str, typer.Argument(metavar="BASKETS", help="A file of baskets; - is standard input.")]
@@ -164,8 +166,9 @@ class Reading:
     """How a file of baskets is read."""
 
     from_: Annotated[Format | None, typer.Option("--from", help=_FROM)] = None
-    basket: Annotated[str, word("CSV or Parquet column of the basket.")] = "basket"
+    basket: Annotated[str, word(_BASKET)] = "basket"
     item: Annotated[str, word("CSV or Parquet column of the item.")] = "item"
+    time_format: Annotated[str | None, word(_TIME_FORMAT, metavar="FORMAT")] = None
     encoding: Encoding = None
     missing: Annotated[Missing, word(_MISSING, "--missing", metavar="error|skip|keep")] = Missing.error
 

@@ -17,7 +17,7 @@ from scipy.special import softmax
 
 from ndpp._types import FloatArray, IntArray, cached_property
 from ndpp.baskets import Baskets
-from ndpp.baskets.lines import CALENDAR, moment
+from ndpp.baskets.times import CALENDAR, moment
 from ndpp.customers.store import NEVER, WEEK, CustomerCounts
 from ndpp.errors import InvalidInputError
 from ndpp.inference.ranking import ZERO_CHANCE, Rule, rounded

@@ -316,7 +316,7 @@ class Law(Hooks):
         if self.gate is None:
             raise InvalidInputError(
                 f"this model has no context, so {next(iter(context))!r} has no effect",
-                advice="Fit one with {context}, or take the plain weights with {unknown:'skip'}",
+                advice="Fit one with context, or take the plain weights with {unknown:'skip'}",
             )
         rows = self.gate.rows({name: [value] for name, value in context.items()}, 1, unknown=unknown)
         with np.errstate(divide="ignore"):

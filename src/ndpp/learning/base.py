@@ -21,6 +21,7 @@ from ndpp._atomic import check_same
 from ndpp._types import FloatArray, Items, RngLike
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
+from ndpp.baskets.labels import many
 from ndpp.baskets.orders import in_context, weighted
 from ndpp.errors import DataWarning, InvalidInputError
 from ndpp.inference import Recommendation, recommend
@@ -335,7 +336,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         single, double = torch.float32, torch.float64
         kinds = {None: double if self.device == "cpu" else single, "float32": single, "float64": double}
         if self.dtype not in kinds:
-            raise InvalidInputError(f"dtype must be 'float32', 'float64' or None; got {self.dtype!r}")
+            raise InvalidInputError(f"must be 'float32', 'float64' or None; got {self.dtype!r}", argument="dtype")
         return kinds[self.dtype]
 
     def _check_device(self) -> None:
@@ -380,8 +381,8 @@ def _warn_of_odd_sizes(baskets: Baskets) -> None:
     """Warn of data that hold nothing about which items go together, as if the wrong column had been taken for the baskets."""
     n_filled, n_single = int(np.sum(baskets.sizes > 0)), int(np.sum(baskets.sizes == 1))
     what = ""
-    if n_filled == 1 and n_single == 0:
-        what = f"all {len(baskets.indices):,} items are in one basket, so there is nothing to learn from"
+    if n_filled == 1:
+        what = f"there is one basket, of {many(len(baskets.indices), 'item')}, so there is nothing to learn from"
     elif n_filled >= MIN_BASKETS_TO_WARN and n_single >= MAX_SINGLE_SHARE * n_filled and baskets.n_items > 1:
         what = f"{n_single:,} of {n_filled:,} baskets hold a single item, so there is little to learn about what goes together"
     if what:

@@ -83,7 +83,7 @@ class LowRankDPP(BasketModel[int, Parameters]):
     def _possible(self, baskets: Baskets, shape: int, what: str) -> Baskets:
         """Return the baskets of at most ``shape`` items; larger ones are dropped with a warning, or raise an error."""
         if self.oversize not in ("drop", "raise"):
-            raise InvalidInputError(f"oversize must be 'drop' or 'raise'; got {self.oversize!r}")
+            raise InvalidInputError(f"must be 'drop' or 'raise'; got {self.oversize!r}", argument="oversize")
         n_large = int(np.sum(baskets.sizes > shape))
         if not n_large:
             return baskets

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,9 +33,10 @@ def fit(
     orders: object,
     model: str = "mixture",
     *,
-    basket: str = "basket",
+    basket: str | Sequence[str] = "basket",
     item: str = "item",
     time: str | None = None,
+    time_format: str | None = None,
     context: object = None,
     validation: object = None,
     sample_weight: object = None,
@@ -53,8 +55,12 @@ def fit(
     model : {"mixture", "ndpp", "ondpp", "symmetric"}
         :class:`MixtureNDPP`, or a single kernel, which is faster to fit and less accurate: :class:`NDPP`, where items attract and
         repel, :class:`ONDPP`, cheap to sample by rejection, or :class:`SymmetricDPP`, where items only repel.
-    basket, item, time : str
-        The columns of a file or data frame; the time is read if the context needs it.
+    basket : str or list of str
+        The column of a file or data frame that names a basket, or several that name it together, such as ``["customer", "date"]``.
+    item, time : str
+        The other columns; the time is read if the context needs it.
+    time_format : str, optional
+        How times are written, such as "%d/%m/%Y", where the column leaves it open.
     context : sequence of str, mapping or data frame, optional
         Columns of a file, a data frame or ``ndpp.baskets.orders.Orders`` that tell more about each basket, such as
         ``["store", "weekday"]``: the weights of the missions depend on them, as far as the validation baskets gain, and
@@ -97,9 +103,9 @@ def fit(
         if sparse.issparse(source) or (hasattr(source, "__array__") and not hasattr(source, "columns")):
             return source  # a matrix of zeros and ones
         known = source.context if names is None and isinstance(source, Baskets) else names or ()
-        return Orders.read(
-            source, basket=basket, item=item, time=time if known else None, context=list(known), **catalogue
-        )
+        when = time if known else None
+        columns: dict[str, Any] = {"basket": basket, "item": item, "time": when, "time_format": time_format}
+        return Orders.read(source, context=list(known), **columns, **catalogue)
 
     baskets = read(orders)
     if validation is not None and isinstance(baskets, Baskets):

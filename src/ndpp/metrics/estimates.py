@@ -67,7 +67,7 @@ class Bootstrap:
         self.generator = np.random.default_rng(self.rng)
         check_count(self.n_boot, "n_boot")
         if not 0 < self.level < 1:
-            raise InvalidInputError(f"level must lie between 0 and 1, such as 0.95; got {self.level}")
+            raise InvalidInputError(f"must lie between 0 and 1, such as 0.95; got {self.level}", argument="level")
 
     def intervals(self, values: FloatArray) -> FloatArray:
         """Return the interval of the mean of each column, shape (2, columns); NaN without values or resamples.
