@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from html.parser import HTMLParser
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,52 +12,7 @@ import ndpp
 from command import end, run, spawn, without
 from ndpp import answers, metrics
 from ndpp.cli.report import size_columns
-
-HOSTILE = [
-    "<script>alert(1)</script>",
-    '"><img src=x onerror=alert(2)>',
-    "$\\frac{",
-    "a & b",
-    "\x1b[31mred",
-    "\u202eabc",
-    "tea",
-]
-
-
-class Page(HTMLParser):
-    """The elements and the text of a page."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.words: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
-
-    def handle_data(self, data):
-        self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join("".join(self.words).split())
-
-    def check_alone(self) -> None:
-        """Assert that the page runs nothing and loads nothing."""
-        assert not {"script", "img", "link", "iframe", "object", "embed", "base", "form"} & set(self.tags)
-        for name, value in self.attributes:
-            assert not name.startswith("on")
-            if name in ("src", "href", "xlink:href"):
-                assert (value or "").startswith("#")
-            if name == "style":
-                assert "url(" not in (value or "").replace("url(#", "")
-
-
-def page_of(path: Path) -> Page:
-    return Page(path.read_text(encoding="utf-8"))
+from pages import HOSTILE, page_of
 
 
 def test_a_page_about_a_kernel(shelf, models, tmp_path):

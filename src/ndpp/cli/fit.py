@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -301,7 +301,7 @@ def _make_estimator(
         given["families"] = None if families == "none" else _families(families, data, ids=ids)
     init = given.get("init", "popularity")
     require(init in STARTS, f"--init must be {' or '.join(STARTS)}; got {init!r}")
-    return make_estimator(kind, **given, progress=True if sys.stderr.isatty() else say)
+    return make_estimator(kind, **given, progress=progress())
 
 
 def _families(path: str, data: Baskets, *, ids: bool) -> list[int]:
@@ -309,6 +309,11 @@ def _families(path: str, data: Baskets, *, ids: bool) -> list[int]:
     named = read_groups(Source(path).target, "family", data.n_items, None if ids else data.labels)
     numbers: dict[object, int] = {}
     return [numbers.setdefault(i if name is None else name, len(numbers)) for i, name in enumerate(named)]
+
+
+def progress() -> bool | Callable[[str], None]:
+    """Return how training shows how far it is: by a bar on a terminal, by lines elsewhere."""
+    return True if sys.stderr.isatty() else say
 
 
 def say(line: str) -> None:

@@ -70,12 +70,17 @@ def report(
         about = contents(law, observed=observed)
     head = {"name": printable(model.name), "version": load_header(model).ndpp_version, "crc32": fingerprint(model)}
     head |= {"test": printable(test or ""), "written_by": ndpp.__version__}
-    with needing("jinja2", "cli", "`ndpp report`"):
+    write_text(output, template("report.html").render(about, **head, evaluation=evaluation))
+    say(f"{str(output)!r} describes {str(model)!r}")
+
+
+def template(name: str) -> Any:
+    """Return the template of a page."""
+    with needing("jinja2", "cli", "A page"):
         import jinja2
     loader = jinja2.PackageLoader("ndpp.cli", "page")
     pages = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    write_text(output, pages.get_template("report.html").render(about, **head, evaluation=evaluation))
-    say(f"{str(output)!r} describes {str(model)!r}")
+    return pages.get_template(name)
 
 
 def contents(law: Law, *, observed: IntArray | None = None) -> dict[str, Any]:

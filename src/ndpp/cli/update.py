@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -18,7 +17,7 @@ from ndpp._atomic import one_writer, replacing
 from ndpp._show import Table
 from ndpp.cli import options as o
 from ndpp.cli.files import OTHER_FORMATS, Source, check_output, item_ids, load_model
-from ndpp.cli.fit import say, stage
+from ndpp.cli.fit import progress, stage
 from ndpp.cli.output import Report, emit
 from ndpp.customers import Customers
 from ndpp.laws.files import save
@@ -99,7 +98,7 @@ def update(
         leaving = [law.labels[i] if law.labels else int(i) for i in item_ids(law, drop, ids=False)]
         found = updated(
             model, tonight, validation=judges, drop=leaving, **asdict(continuing), device=device, random_state=seed,
-            progress=True if sys.stderr.isatty() else say,
+            progress=progress(),
         )  # fmt: skip
         # The customers' file is replaced just before the model: an update that runs again counts no order twice.
         beside = contextlib.nullcontext(Path()) if customers is None else replacing(customers)
