@@ -233,6 +233,9 @@ def _report(output: Path, kind: Kind, law: Law, about: dict[str, Any]) -> Report
     elif reached := about.get("candidates"):
         values = ", ".join(f"{name} {value:.4g}" for name, value in reached.items())
         notes.append(f"validation log-likelihood of each start: {values}")
+    if reduced := about.get("in_time"):
+        more = f"{reduced['instead_of']} take about --minutes {reduced['minutes']:g}"
+        notes.append(f"Chosen for the time: {reduced['chosen']}; {more}")
     header = ("model", "epochs", "ended", "validation log-likelihood", "of independent items")
     scores = about["validation_log_likelihood"], about["independent_log_likelihood"]
     return Report(data, Table(header, [(path, about["epochs"], about["ended"], *scores)]), notes=notes)
