@@ -129,6 +129,9 @@ _CUSTOMERS = "A file of customers, as written by [bold]ndpp customers fit[/], fo
 _HISTORY = "A file of one customer's baskets, oldest first, instead of --customer."
 _MISSING = "Rows without a basket or an item (empty, NA, NaN, null); keep takes NA and the like for names."
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file, as written by [bold]ndpp fit[/].")]
+Models = Annotated[
+    list[Path], typer.Argument(metavar="MODEL...", help="Model files, the first of which is served at /, too.")
+]
 BasketFile = Annotated[str, typer.Argument(metavar="BASKETS", help="A file of baskets; - is standard input.")]
 MaybeBaskets = Annotated[
     str | None,

@@ -163,7 +163,8 @@ def run(settings: Settings) -> None:
         "timeout_graceful_shutdown": GRACE_SECONDS + LAST_SECONDS,
         "timeout_worker_healthcheck": START_SECONDS,
     }
-    load_header(Path(settings.path))  # what is no model at all is an error now, not when all of it is read
+    for own in settings.by_name().values():
+        load_header(Path(own.path))  # what is no model at all is an error now, not when all of it is read
     if settings.token_file is not None:
         read_token(Path(settings.token_file))
     for path in settings.files:
@@ -203,6 +204,10 @@ def _listening(settings: Settings) -> socket.socket:
         ) from None
     logging.config.dictConfig(CONFIG)
     event(
-        "listening", url=f"http://{shown}:{bound.getsockname()[1]}/", model=str(settings.path), workers=settings.workers
+        "listening",
+        url=f"http://{shown}:{bound.getsockname()[1]}/",
+        model=str(settings.path),
+        **({"more": list(map(str, settings.more))} if settings.more else {}),
+        workers=settings.workers,
     )
     return bound
