@@ -172,6 +172,9 @@ def test_the_rate_falls_with_the_time(monkeypatch: pytest.MonkeyPatch):
     assert rates[1] > rates[2] > rates[3]
     assert rates[4] == rates[3] == pytest.approx(model.learning_rate * 0.3**3)
     assert (clock.left(), trainer.is_out_of_time) == (-10.0, True)
+    spent = run.Deadline(100.0, reserve=20.0, began=0.0, spent=40.0)  # steps were timed for 40 of the 80 seconds
+    now[0] = 50.0
+    assert (spent.left(0.5), spent.left()) == (10.0, 30.0)
 
 
 def test_work_that_goes_on_says_so(monkeypatch: pytest.MonkeyPatch):

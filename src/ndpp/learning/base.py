@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -195,6 +196,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         if run.done < settings.max_epochs and clock.left() > 0 and (self.progress or self.minutes is not None):
             shape, found, self.in_time_ = self._in_time(shape, training, held_out, run, settings)
             announce(found, self._contest.told, settings, run)
+            clock.spent = time.monotonic() - clock.began
             if self.in_time_ is not None:
                 run.made_with = {**made_with, **self._own_settings(shape)}
                 run.keep(saved)
