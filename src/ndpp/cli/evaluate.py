@@ -15,6 +15,7 @@ from ndpp._show import Table
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import many, places
 from ndpp.baskets.lines import CALENDAR
+from ndpp.baskets.orders import Orders
 from ndpp.cli import options as o
 from ndpp.cli.draw import WALKS, Steps, WalkStart, prepare, sampler_option
 from ndpp.cli.files import Law, Source, check_table, context_of, load_kernel, load_model, require
@@ -118,15 +119,13 @@ def compare(
     test = source.read_for(law, ids=ids, context=list(law.context), time=time, partial=True)
     if not len(test):
         raise InvalidInputError(f"{source.name} holds no basket; evaluation needs at least one")
-    law, test, own, shared = _in_common(law, test, others or {})
+    law, test, own, shared = in_common(law, test, others or {})
     if shared and train is not None:
         raise InvalidInputError("--train goes with models of the same items; these differ")
     models: dict[str, Any] = {"model": law, **own}
-    if others and train is None:
-        pass
-    elif train is None:
+    if train is None and not others:
         models["independent items (the model's own)"] = metrics.independent_margins(law)
-    else:
+    elif train is not None:
         seen = source.sibling(train).read_for(law, ids=ids)
         other = None if validation is None else source.sibling(validation).read_for(law, ids=ids)
         models["independent items"] = metrics.independent_items(seen)
@@ -141,7 +140,7 @@ def compare(
     return test, found, notes
 
 
-def _in_common(law: Law, test: Baskets, others: Mapping[str, Law]) -> tuple[Law, Baskets, dict[str, Law], list[str]]:
+def in_common(law: Law, test: Orders, others: Mapping[str, Law]) -> tuple[Law, Orders, dict[str, Law], list[str]]:
     """Return the models and baskets over the items that all models have, and a note if these are not all items of each."""
     if all(other.labels == law.labels and other.n_items == law.n_items for other in others.values()):
         return law, test, dict(others), []

@@ -24,8 +24,7 @@ from ndpp.baskets.orders import Orders
 from ndpp.cli import options as o
 from ndpp.cli.files import OTHER_FORMATS, Source, check_output, require
 from ndpp.cli.fit import progress, stage
-from ndpp.cli.output import Report, emit
-from ndpp.cli.report import template
+from ndpp.cli.output import Report, emit, template
 from ndpp.errors import InvalidInputError
 from ndpp.laws.files import save
 
@@ -125,7 +124,7 @@ def try_(
                 data,
                 **more,
                 said=said(data),
-                drawn=_weeks_drawn(data["weeks"]),
+                drawn=weeks_drawn(data["weeks"]),
                 printable=printable,
                 seconds=duration,
                 written_by=ndpp.__version__,
@@ -254,7 +253,7 @@ def judged(parts: Parts, made: Mapping[str, tuple[Any, float]], simple: str, top
         "methods": [
             {"name": name, "seconds": one.seconds, "metrics": means[name], **_settings(one.model)} for name, one in found.items()
         ],
-        "weeks": _by_time(several, hits, common),
+        "weeks": by_time(several, hits, common),
         "basket_sizes": _by_size(held.rest.sizes, hits, common),
     }  # fmt: skip
 
@@ -264,7 +263,7 @@ def _settings(model: Any) -> dict[str, float]:
     return {name: value for name in ("penalty", "size_power") if (value := getattr(model, name, None)) is not None}
 
 
-def _by_time(orders: Orders, hits: Mapping[str, FloatArray], common: BoolArray) -> list[dict[str, Any]]:
+def by_time(orders: Orders, hits: Mapping[str, FloatArray], common: BoolArray) -> list[dict[str, Any]]:
     """Return the hit rate of each week of the test, or of each day if it is of less than three weeks; nothing without times."""
     if orders.times is None:
         return []
@@ -373,7 +372,7 @@ WIDTH, HEIGHT = 640, 200
 """Size of the picture of the weeks."""
 
 
-def _weeks_drawn(weeks: list[dict[str, Any]]) -> dict[str, Any] | None:
+def weeks_drawn(weeks: list[dict[str, Any]]) -> dict[str, Any] | None:
     """Return the picture of the hit rate over time: a line for each method, and numbers beside it; None for less than two points."""
     if len(weeks) < 2:
         return None

@@ -53,5 +53,5 @@ class Choice:
                 moved = Response(status_code=307, headers={"location": f"{quote(name, safe='')}/"})
                 await moved(scope, receive, send)
                 return
-            scope |= {"ndpp.model": name, "path": f"/{rest}", "raw_path": quote(f"/{rest}").encode()}
+            scope.update({"ndpp.model": name, "path": f"/{rest}", "raw_path": quote(f"/{rest}").encode()})
         await self.app(scope, receive, send)

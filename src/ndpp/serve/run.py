@@ -203,11 +203,7 @@ def _listening(settings: Settings) -> socket.socket:
             f"cannot listen at {shown}:{settings.port}: {why if taken else error.strerror or error}"
         ) from None
     logging.config.dictConfig(CONFIG)
-    event(
-        "listening",
-        url=f"http://{shown}:{bound.getsockname()[1]}/",
-        model=str(settings.path),
-        **({"more": list(map(str, settings.more))} if settings.more else {}),
-        workers=settings.workers,
-    )
+    about: dict[str, Any] = {"url": f"http://{shown}:{bound.getsockname()[1]}/", "model": str(settings.path)}
+    about |= {"more": list(map(str, settings.more))} if settings.more else {}
+    event("listening", **about, workers=settings.workers)
     return bound
