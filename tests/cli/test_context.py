@@ -59,6 +59,43 @@ def test_fit_and_info(call, orders, tmp_path):
     assert best[1] in ("tea", "milk", "sugar")
 
 
+def test_the_latest_orders_are_the_test(call, orders, tmp_path):
+    """Each order goes to the side its time says, with its context; the file of the model remembers the day."""
+    path, names = tmp_path / "m.safetensors", ["--basket", "order", "--item", "product"]
+    words = ["--missions", 2, "--max-epochs", 2, "--families", "none"]
+    read = Orders.read(orders, basket="order", item="product", time="when")
+    days = np.sort(read.times).astype("datetime64[D]")
+    day = str(days[len(days) * 3 // 4])
+    done = call("fit", orders, "-o", path, *names, "--time", "when", "--context", "shop", "--test-after", day, *words)
+    assert done.code == 0, done.err
+    train, test = (pd.read_csv(tmp_path / f"m.{part}.csv", dtype=str) for part in ("train", "test"))
+    assert list(test) == ["basket", "item", "shop"]
+    when = dict(zip(map(str, read.basket_ids), read.times.astype("datetime64[D]").astype(str).tolist()))
+    assert max(map(when.get, train["basket"])) < day <= min(map(when.get, test["basket"]))
+    assert set(train["basket"]) | set(test["basket"]) == set(when)
+    kept = ndpp.load_metadata(path)
+    assert kept["test"] == {"after": day, "baskets": test["basket"].nunique()}
+    assert kept["baskets"]["number"] == train["basket"].nunique()
+    assert call("evaluate", path, tmp_path / "m.test.csv", "--bootstrap", 0).code == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (("--test-after", "soon"), "--test-after takes a day such as 2026-03-01; got 'soon'"),
+        (("--test-after", "2026-01-01", "--test", 5), "give one of them"),
+        (("--test-after", "1999-01-01", "--time", "when"), "--test-after must leave orders on both sides; orders are from 20"),
+        (("--test-after", "2026-01-01"), "no column 'time'"),
+        (("--time", "when"), "--time is for --context, such as --context weekday, and for --test-after"),
+    ],
+)  # fmt: skip
+def test_a_test_that_cannot_be_set_aside(call, orders, tmp_path, more, told):
+    done = call("fit", orders, "-o", tmp_path / "m.safetensors", "--basket", "order", "--item", "product", *more)
+    assert done.code in (1, 2)
+    assert told in " ".join(done.err.replace("│", "").split())
+    assert not list(tmp_path.glob("m.*.csv"))
+
+
 def test_an_evaluation_is_in_context(call, orders, tmp_path):
     """By the columns of the file, also of those that fit sets aside; without them, by the plain weights, and it is said."""
     path, names = tmp_path / "m.safetensors", ["--basket", "order", "--item", "product"]

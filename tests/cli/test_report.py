@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from html.parser import HTMLParser
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,53 +11,10 @@ import pytest
 import ndpp
 from command import end, run, spawn, without
 from ndpp import answers, metrics
+from ndpp.baskets.orders import Orders
+from ndpp.cli.changes import changes
 from ndpp.cli.report import size_columns
-
-HOSTILE = [
-    "<script>alert(1)</script>",
-    '"><img src=x onerror=alert(2)>',
-    "$\\frac{",
-    "a & b",
-    "\x1b[31mred",
-    "\u202eabc",
-    "tea",
-]
-
-
-class Page(HTMLParser):
-    """The elements and the text of a page."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.words: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
-
-    def handle_data(self, data):
-        self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join("".join(self.words).split())
-
-    def check_alone(self) -> None:
-        """Assert that the page runs nothing and loads nothing."""
-        assert not {"script", "img", "link", "iframe", "object", "embed", "base", "form"} & set(self.tags)
-        for name, value in self.attributes:
-            assert not name.startswith("on")
-            if name in ("src", "href", "xlink:href"):
-                assert (value or "").startswith("#")
-            if name == "style":
-                assert "url(" not in (value or "").replace("url(#", "")
-
-
-def page_of(path: Path) -> Page:
-    return Page(path.read_text(encoding="utf-8"))
+from pages import HOSTILE, page_of
 
 
 def test_a_page_about_a_kernel(shelf, models, tmp_path):
@@ -157,3 +112,43 @@ def test_it_fits_the_screen_and_asks_for_nothing(call, models, mixture, tmp_path
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, width)
             assert (asked, said) == ([(tmp_path / name).as_uri()], [])
         browser.close()
+
+
+def test_what_has_changed_since_another_version(call, models, tmp_path):
+    """Missions, newcomers and items as the two models have them, and hit rates of both by week on the items that both have."""
+    old = ndpp.load(models / "trips.safetensors")
+    kept = old.remove(["jam"])
+    new = kept.framed(kept.frame._replace(weights=np.array([0.2, 0.2, 0.6]))).add_items({HOSTILE[0]: ["tea"]}, 0.05)
+    ndpp.save(old, tmp_path / "old.safetensors")
+    ndpp.save(new, tmp_path / "new.safetensors")
+    lines = ["basket,item,when"]
+    for i, basket in enumerate(old.remove(["jam"]).sample(400, size=3, rng=0).to_lists()):
+        lines += [f"{i},{[n for n in old.labels if n != 'jam'][k]},2026-03-{1 + i // 50:02d} 10:00" for k in basket]
+    (tmp_path / "orders.csv").write_text("\n".join(lines))
+    words = ["--since", tmp_path / "old.safetensors", "--test", tmp_path / "orders.csv", "--time", "when"]
+    done = call("report", tmp_path / "new.safetensors", "-o", tmp_path / "r.html", *words)
+    assert done.code == 0, done.err
+    page = page_of(tmp_path / "r.html")
+    page.check_alone()
+    assert f"What has changed since old.safetensors New items: {HOSTILE[0]}. Gone: jam." in page.text
+    before, after = old.popularity[old.labels.index("rice")], new.popularity[new.labels.index("rice")]
+    assert f"rice{before:.2%}{after:.2%}{after / before:.2f}×" in page.text.replace(" ", "")
+    found = changes(new, old, None)
+    shares = {one.name: (old.weights[list(one.components)].sum(), one.share) for one in answers.missions(new)}
+    assert {name for name, *_ in found["missions"]} == shares.keys()
+    for name, *both in found["missions"]:
+        assert both == pytest.approx(shares[name])
+    orders = Orders.read(tmp_path / "orders.csv", time="when", labels=new.labels)
+    weeks = changes(new, old, orders)["weeks"]
+    assert [(one["from"], one["n"], one["days"]) for one in weeks] == [(f"2026-03-0{i}", 50, 1) for i in range(1, 9)]
+    shared = [name for name in old.labels if name != "jam"]
+    alone = Orders.read(tmp_path / "orders.csv", time="when", labels=shared)
+    rate = metrics.hit_rate_at(new.remove([HOSTILE[0]]), alone, 10, rng=0, n_boot=0).value
+    assert np.mean([one["hit_rates"]["now"] for one in weeks]) == pytest.approx(rate)
+    assert "Hit rate, day by day" in page.text
+    assert "What has changed" not in page_of_plain(call, models, tmp_path).text
+
+
+def page_of_plain(call, models, tmp_path):
+    assert call("report", models / "trips.safetensors", "-o", tmp_path / "plain.html").code == 0
+    return page_of(tmp_path / "plain.html")

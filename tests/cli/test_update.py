@@ -304,3 +304,23 @@ def test_an_update_killed_between_two_files_is_run_again(call, folder, customers
     assert path.read_bytes() == (folder / "copy.safetensors").read_bytes()
     law = ndpp.load(path)
     assert factors(customers, law) == pytest.approx(factors(copy, law))
+
+
+def test_the_catalogue_may_stay_as_it_is(call, folder):
+    """What is new is left out, however often it was sold, and the ids of the items stay."""
+    law = ndpp.load(folder / "shop.safetensors")
+    lines = (folder / "tonight.csv").read_text().splitlines()
+    lines += [f"{i},oat drink" for i in range(200)]
+    (folder / "tonight.csv").write_text("\n".join(lines))
+    words = ["update", folder / "shop.safetensors", folder / "tonight.csv", "-o", folder / "new.safetensors", "--json"]
+    done = call(*words, "--keep-catalogue")
+    assert done.code == 0, done.err
+    assert (done.json["entered"], done.json["left"], done.json["skipped"]) == ([], [], ["oat drink"])
+    assert "since the catalogue stays as it is" in done.err
+    new = ndpp.load(folder / "new.safetensors")
+    assert new.labels == law.labels
+    assert call(*words).json["entered"] == ["oat drink"]
+    refused = call(*words, "--keep-catalogue", "--drop", "jam")
+    assert refused.code == 1
+    assert "--keep-catalogue is to keep all items as they are" in refused.err
+    assert "--drop" in refused.err

@@ -172,6 +172,9 @@ def test_the_rate_falls_with_the_time(monkeypatch: pytest.MonkeyPatch):
     assert rates[1] > rates[2] > rates[3]
     assert rates[4] == rates[3] == pytest.approx(model.learning_rate * 0.3**3)
     assert (clock.left(), trainer.is_out_of_time) == (-10.0, True)
+    spent = run.Deadline(100.0, reserve=20.0, began=0.0, spent=40.0)  # steps were timed for 40 of the 80 seconds
+    now[0] = 50.0
+    assert (spent.left(0.5), spent.left()) == (10.0, 30.0)
 
 
 def test_work_that_goes_on_says_so(monkeypatch: pytest.MonkeyPatch):
@@ -206,3 +209,95 @@ def test_stopped_before_the_first_epoch_it_goes_on(stage: str, tmp_path: Path):
     quick = MixtureNDPP(2, **settings, minutes=0.0).fit(DOUBTFUL, resume=path)
     assert quick.ended_ == "minutes"
     assert quick.score(DOUBTFUL) < 0
+
+
+# -- missions and rank for the time ---------------------------------------------------------------------------------------------
+
+SHOP = Baskets.from_lists([np.random.default_rng(i).choice(12, 4, replace=False) for i in range(5400)], n_items=12)
+"""By default 144 missions."""
+
+
+def timed(monkeypatch: pytest.MonkeyPatch, epoch: Any) -> list[tuple[int, int]]:
+    """Have epochs take so many seconds as a function of missions and rank, on a clock that stands still; return those that are timed."""
+    asked: list[tuple[int, int]] = []
+
+    def trial(self: Any, shape: Any, *_: Any) -> Any:
+        asked.append((shape.n_missions, shape.rank))
+        return SimpleNamespace(shape=shape), 1.0, 1
+
+    def forecast(goal: Any, before: float, n: int, *_: Any) -> Any:
+        return contest.Forecast(before, epoch(goal.shape.n_missions, goal.shape.rank), 0.5, n)
+
+    monkeypatch.setattr(MixtureNDPP, "_trial", trial)
+    monkeypatch.setattr("ndpp.learning.base.measured", forecast)
+    monkeypatch.setattr(run.time, "monotonic", lambda: 1000.0)
+    return asked
+
+
+def shape_of(path: Path) -> tuple[int, int]:
+    made_with = checkpoint.read(path).record["made_with"]
+    assert len(checkpoint.read(path).named("best", ["levels"])[0]) == made_with["n_missions"]
+    return made_with["n_missions"], made_with["rank"]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "chosen"),
+    [
+        (60.0, (144, 10)),  # 2 s of work before and after, and 6 epochs of 14.4 s, are 89.4 s
+        (1.5, (144, 10)),
+        (1.48, (72, 6)),  # 46.2 s
+        (0.7, (36, 4)),
+        (0.01, (8, 4)),
+    ],
+)
+def test_missions_and_rank_are_chosen_for_the_time(minutes, chosen, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """The largest of which six epochs fit in, by what steps take; what was chosen is said and kept, with the time of the whole."""
+    asked, told = timed(monkeypatch, lambda missions, rank: missions / 10), list[str]()
+    settings = {
+        "families": None,
+        "max_epochs": 12,
+        "random_state": 0,
+        "checkpoint": tmp_path / "run",
+        "minutes": minutes,
+    }
+
+    def stop(line: str) -> None:
+        told.append(line)
+        if line.startswith("epoch 1 "):
+            raise KeyboardInterrupt
+
+    with pytest.warns(TrainingInterruptedWarning):
+        model = MixtureNDPP(**settings, progress=stop).fit(SHOP)
+    assert asked[-1] == chosen == shape_of(tmp_path / "run")
+    if chosen == asked[0]:
+        assert model.in_time_ is None
+        assert "in_time" not in model.about()
+    else:
+        whole = "144 missions, ties of rank 10"
+        expected = {"chosen": "{} missions, ties of rank {}".format(*chosen), "instead_of": whole, "minutes": 2.9}
+        assert model.in_time_ == model.about()["in_time"] == expected
+        assert f"chosen for the time: {expected['chosen']}; {whole} would take about 3 min" in " ".join(told).replace(
+            "175 s", "3 min"
+        )
+    # A resumed run continues with what was chosen, whatever the time now.
+    asked.clear()
+    MixtureNDPP(**settings | {"minutes": None, "max_epochs": 2}).fit(SHOP, resume=True)
+    assert shape_of(tmp_path / "run") == chosen
+
+
+@pytest.mark.parametrize(
+    ("given", "chosen"),
+    [({"n_missions": 20}, (20, 4)), ({"rank": 8}, (8, 8)), ({"n_missions": 20, "rank": 8}, (20, 8))],
+)
+def test_what_is_given_is_not_chosen(given, chosen, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    timed(monkeypatch, lambda missions, rank: 10.0 * missions * rank)
+    path = tmp_path / "run"
+    MixtureNDPP(**given, families=None, max_epochs=1, random_state=0, minutes=1.0, checkpoint=path).fit(SHOP)
+    assert shape_of(path) == chosen
+
+
+def test_without_a_limit_nothing_is_chosen(monkeypatch: pytest.MonkeyPatch):
+    asked = timed(monkeypatch, lambda missions, rank: 1e9)
+    model = MixtureNDPP(families=None, max_epochs=1, random_state=0, progress=lambda line: None).fit(SHOP)
+    assert asked == [(144, 10)]
+    assert len(model.law_.weights) == 144

@@ -15,6 +15,7 @@ from ndpp.errors import InvalidInputError, PrecisionError
 from ndpp.metrics import models
 from ndpp.metrics.likelihood import random_sets
 from ndpp.metrics.models import log_size_probabilities
+from ndpp.metrics.ranking import held_out_ranks, without
 
 MADE = make_baskets(1500, rng=0)
 TRAIN, VALIDATION, TEST = MADE.baskets.split(200, 400, rng=0)
@@ -191,6 +192,39 @@ def test_ease_is_a_ridge_regression_of_each_item_on_the_others():
     np.testing.assert_allclose(model.scores(baskets), X @ expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("power", [0.5, 1.0])
+def test_baskets_may_count_by_a_power_of_their_size(power):
+    """The ridge regression of rows divided by the power, and by one number that leaves the trace of the Gram matrix as it was."""
+    baskets, penalty = baskets_of(np.random.default_rng(1).integers(1, 7, 200), 12), 7.0
+    X = baskets.to_csr().toarray().astype(float)
+    rows = X / baskets.sizes[:, None] ** power
+    rows *= np.sqrt((X**2).sum() / (rows**2).sum())
+    P = np.linalg.inv(rows.T @ rows + penalty * np.eye(12))
+    expected = np.eye(12) - P / np.diag(P)
+    model = metrics.ease(baskets, penalty=penalty, size_power=power)
+    np.testing.assert_allclose(model.weights, expected, atol=1e-12)
+    assert model.size_power == power
+    assert abs(model.weights - metrics.ease(baskets, penalty=penalty).weights).max() > 1e-3
+
+
+def test_validation_baskets_choose_the_power():
+    chosen = metrics.ease(TRAIN, size_power=None, validation=VALIDATION)
+    assert chosen.penalty == metrics.ease(TRAIN, size_power=0.5, validation=VALIDATION).penalty
+    owner = np.repeat(np.arange(len(VALIDATION)), np.where(VALIDATION.sizes > 1, VALIDATION.sizes, 0))
+    each = VALIDATION[owner]
+    first = np.searchsorted(owner, owner)
+    held = without(each, np.arange(len(owner)) - first)
+    quality = {
+        power: np.average(
+            held_out_ranks(metrics.ease(TRAIN, penalty=chosen.penalty, size_power=power), held).reciprocal(), weights=1 / held.sizes
+        )
+        for power in (0.25, 0.5, 0.75, 1.0)
+    }  # fmt: skip
+    assert quality[chosen.size_power] == max(quality.values())
+    assert len(set(quality.values())) == 4
+    assert metrics.ease(TRAIN, size_power=None).size_power == 0.5
+
+
 def test_the_penalty_is_the_best_on_validation_baskets():
     chosen = metrics.ease(TRAIN, validation=VALIDATION)
     baskets = VALIDATION.select(min_size=2)
@@ -229,6 +263,8 @@ def test_wrong_input_to_ease():
     for penalty in (0.0, -1.0, np.nan):
         with pytest.raises(InvalidInputError, match="penalty must be positive"):
             metrics.ease(TRAIN, penalty=penalty)
+    with pytest.raises(InvalidInputError, match="size_power must lie between 0 and 2"):
+        metrics.ease(TRAIN, size_power=-1.0)
     with pytest.raises(InvalidInputError, match="Ease ranks items but has no probabilities"):
         metrics.mean_log_likelihood(EASE, TEST)
 

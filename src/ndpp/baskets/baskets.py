@@ -431,7 +431,7 @@ class Baskets:
         return Split(*(self[np.sort(part)] for part in (train, val, test)))
 
     def to_csr(self) -> csr_array:
-        """Return a scipy CSR array of shape (len, n_items) with a one (int64, so that sums and products count) for each item of each basket."""
+        """Return a scipy CSR array of shape (len, n_items) with a one (int64, which products can count in) for each item of each basket."""
         from scipy import sparse
 
         ones = np.ones(len(self.indices), np.int64)

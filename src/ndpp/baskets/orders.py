@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from ndpp.baskets.files import format_of, read_table
 from ndpp.baskets.frames import frame_table
 from ndpp.baskets.labels import Rules, check_labels, check_text, many, words_of
 from ndpp.baskets.lines import COMPLETION, Columns, MissingColumnError, naming
-from ndpp.baskets.times import CALENDAR
+from ndpp.baskets.times import CALENDAR, moment
 from ndpp.errors import InvalidInputError
 
 
@@ -194,6 +195,27 @@ class Orders(Baskets):
     def known(self) -> tuple[str, ...]:
         """The columns that :meth:`in_context` takes: those of the context, and those that follow from the times."""
         return tuple(dict.fromkeys([*self.context, *(() if self.times is None else CALENDAR)]))
+
+    def split_at(self, time: str | date | np.datetime64) -> tuple[Orders, Orders]:
+        """Return the orders before a time, such as "2026-03-01", to fit a model to, and those from then on, to test it on.
+
+        Examples
+        --------
+        >>> baskets = Baskets.from_lists([["tea", "milk"], ["rye"], ["tea"]])
+        >>> orders = Orders(baskets, times=["2026-03-02 09:15", "2026-03-01", "2026-03-09"])
+        >>> [len(part) for part in orders.split_at("2026-03-02")]
+        [1, 2]
+        """
+        if self.times is None:
+            raise InvalidInputError(
+                "these orders have no times to split them by", advice="Read them with {time:'time'}."
+            )
+        begin = moment(time)
+        if np.isnat(begin):
+            raise InvalidInputError(
+                f"must be a time such as 2026-03-01 or 2026-03-01 12:30; got {time!r}", argument="time"
+            )
+        return self[self.times < begin], self[self.times >= begin]
 
     def in_context(self, columns: Sequence[str] | None = None) -> Orders:
         """Return the orders with these columns of context, by default those that were read."""

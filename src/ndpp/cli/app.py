@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 import ndpp
-from ndpp.cli import customers, draw, evaluate, fit, info, items, recommend, report, serve, update
+from ndpp.cli import customers, draw, evaluate, fit, info, items, recommend, report, serve, trial, update
 from ndpp.cli.guard import ARGUMENTS, DEBUG, end_with, guarded, install, reader_left
 from ndpp.cli.options import flattened
 from ndpp.cli.output import SAFE
@@ -43,7 +43,7 @@ def installed() -> Iterator[Callable[..., None]]:
 
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Models": (
-        fit.fit, update.update, info.info, recommend.related, report.report, evaluate.evaluate, evaluate.diagnose, items.items,
+        trial.try_, fit.fit, update.update, info.info, recommend.related, report.report, evaluate.evaluate, evaluate.diagnose, items.items,
         serve.prepare,
     ),
     "Customers": (

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, cast
 
 import numpy as np
@@ -11,7 +13,8 @@ import typer
 
 from ndpp._show import Table
 from ndpp.baskets import Baskets
-from ndpp.baskets.labels import many
+from ndpp.baskets.labels import many, places
+from ndpp.baskets.orders import Orders
 from ndpp.baskets.times import CALENDAR
 from ndpp.cli import options as o
 from ndpp.cli.draw import WALKS, Steps, WalkStart, prepare, sampler_option
@@ -31,6 +34,7 @@ VALIDATION = (
 )
 HELD_OUT = "Which item of each basket is held out; published numbers use largest-id."
 TIME = "CSV or Parquet column of the time, from which weekday, month, season and hour follow, if the model depends on them."
+AGAINST = "Another model, to compare with basket by basket; may be repeated. Gains are then over the first of these."
 EASE = "EASE"
 JUDGED = "This is about the Markov chain, not about the fit of the model; for that, see ndpp evaluate."
 PER_CHAIN = "Baskets per long chain, number of independent chains, and number of exact samples."
@@ -41,6 +45,7 @@ def evaluate(
     baskets: o.BasketFile,
     train: Annotated[str | None, o.file("Baskets that the model was fitted on, for simple baselines.")] = None,
     validation: Annotated[str | None, o.file(VALIDATION)] = None,
+    against: Annotated[list[Path] | None, o.file(AGAINST, kind="MODEL")] = None,
     top: Annotated[int, o.number("Rank within which a held-out item counts as found.", least=1)] = 10,
     holdout: Annotated[Literal["random", "largest-id"], typer.Option(help=HELD_OUT)] = "random",
     level: Annotated[float, o.number("Level of the intervals.", most=1.0)] = 0.95,
@@ -64,14 +69,20 @@ def evaluate(
     Examples:
       ndpp evaluate model.safetensors model.test.csv --train model.train.csv
       ndpp evaluate model.safetensors test.txt --json -o result.json
+      ndpp evaluate tonight.safetensors test.csv --against yesterday.safetensors
       ndpp sample model.safetensors -n 500 | ndpp evaluate model.safetensors -
     """
-    check_table(output, model, baskets, train, validation)
+    check_table(output, model, baskets, train, validation, *(against or ()))
     require(validation is None or train is not None, "--validation is for the baselines, which need --train")
-    law, source = load_model(model).at(context_of(at), unknown=reading.unknown), Source(baskets, reading)
+    situation, source = context_of(at), Source(baskets, reading)
+    law = load_model(model).at(situation, unknown=reading.unknown)
+    others = {path.stem: load_model(path).at(situation, unknown="skip") for path in against or ()}
+    require(len(others) == len(against or ()), "--against takes models in files of different names")
     options: RankOptions = {"holdout": holdout, "level": level, "n_boot": bootstrap, "rng": seed}
     with working("evaluating"):
-        judged, found, notes = compare(law, source, train, validation, ids=ids, time=time, k=top, **options)
+        judged, found, notes = compare(
+            law, source, train, validation, ids=ids, time=time, k=top, others=others, **options
+        )
     results = [
         {"model": own.name, "metric": estimate.name, **{n: v for n, v in asdict(estimate).items() if n != "name"}}
         for own in found.rows
@@ -95,31 +106,59 @@ def compare(
     ids: bool,
     time: str | None = None,
     k: int = 10,
+    others: Mapping[str, Law] | None = None,
     **options: Unpack[RankOptions],
 ) -> tuple[Baskets, Comparison, list[str]]:
-    """Compare a model with simple ones, made from the baskets of --train or else from itself; return the baskets, the result and notes."""
+    """Compare a model with simple ones, made from the baskets of --train or else from itself; return the baskets, the result and notes.
+
+    With other models, gains are over the first of them, and all are judged on the items that all of them have.
+    """
     from ndpp import metrics
     from ndpp.metrics.regression import MAX_ITEMS
 
     test = source.read_for(law, ids=ids, context=list(law.context), time=time, partial=True)
     if not len(test):
         raise InvalidInputError(f"{source.name} holds no basket; evaluation needs at least one")
-    models: dict[str, Any] = {"model": law}
-    if train is None:
+    law, test, own, shared = in_common(law, test, others or {})
+    if shared and train is not None:
+        raise InvalidInputError("--train goes with models of the same items; these differ")
+    models: dict[str, Any] = {"model": law, **own}
+    if train is None and not others:
         models["independent items (the model's own)"] = metrics.independent_margins(law)
-    else:
+    elif train is not None:
         seen = source.sibling(train).read_for(law, ids=ids)
         other = None if validation is None else source.sibling(validation).read_for(law, ids=ids)
         models["independent items"] = metrics.independent_items(seen)
         models["item-item cosine"] = metrics.item_item_cosine(seen)
         if law.n_items <= MAX_ITEMS:
             models[EASE] = metrics.ease(seen, validation=other)
-    found = metrics.compare_models(models, test, k=k, **options)
-    notes = [*found.notes(), f"± is half the width of a {options.get('level', 0.95):.0%} interval."]
+    found = metrics.compare_models(models, test, k=k, base=next(iter(own), None), **options)
+    notes = [*found.notes(), *shared, f"± is half the width of a {options.get('level', 0.95):.0%} interval."]
     notes += context_notes(law, test, source.name)
     if train is not None and EASE not in models:
         notes.append(f"{EASE} is left out: it takes the square of {law.n_items:,} items in memory.")
     return test, found, notes
+
+
+def in_common(law: Law, test: Orders, others: Mapping[str, Law]) -> tuple[Law, Orders, dict[str, Law], list[str]]:
+    """Return the models and baskets over the items that all models have, and a note if these are not all items of each."""
+    if all(other.labels == law.labels and other.n_items == law.n_items for other in others.values()):
+        return law, test, dict(others), []
+    if law.labels is None or any(other.labels is None for other in others.values()):
+        raise InvalidInputError(
+            "models of different items are compared by the names of these, and one has none", argument="against"
+        )
+    common = set(law.labels).intersection(*(other.labels or () for other in others.values()))
+    if not common:
+        raise InvalidInputError("has no item of the model", argument="against")
+    made = [one.remove([name for name in one.labels or () if name not in common]) for one in (law, *others.values())]
+    if any(one.labels != made[0].labels for one in made):
+        raise InvalidInputError(
+            "has the items of the model in another order; ndpp update keeps it, a new fit may not", argument="against"
+        )
+    judged = test._placed(places(law.labels, made[0].labels or ()), made[0].labels, made[0].n_items)
+    told = f"Judged on the {many(len(common), 'item')} that all models have; the model has {law.n_items:,}."
+    return made[0], judged, dict(zip(others, made[1:])), [told]
 
 
 def context_notes(law: Law, baskets: Baskets, name: str) -> list[str]:

@@ -9,12 +9,13 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 from typer.models import OptionInfo
 
@@ -23,6 +24,8 @@ from ndpp._atomic import WINDOWS, check_writable, one_writer, part_path
 from ndpp._show import Table, printable
 from ndpp.baskets import Baskets
 from ndpp.baskets.groups import read_groups
+from ndpp.baskets.orders import Orders
+from ndpp.baskets.times import moment
 from ndpp.cli import options as o
 from ndpp.cli.files import OTHER_FORMATS, Law, Source, check_output, require
 from ndpp.cli.guard import ALIASES, ARGUMENTS, Interrupted
@@ -64,9 +67,13 @@ CONTEXT = (
     "Columns on which the weights of missions may depend, separated by commas, such as store,weekday; weekday, month, season and hour "
     "are derived from --time. Kept where validation baskets gain."
 )
+TIME = "CSV or Parquet column of the time, for --context and --test-after (there: time by default)."
 TEST = (
     "Set aside this many random baskets for ndpp evaluate: OUTPUT.test.csv; the others go to OUTPUT.train.csv. Both have the columns of "
     "--context."
+)
+TEST_AFTER = (
+    "Set aside the orders from this day on instead, such as 2026-03-01: a model is used on orders that come later."
 )
 
 
@@ -102,6 +109,7 @@ class Held:
 
     validation: Annotated[str | None, o.file(VALIDATION)] = None
     test: Annotated[int, o.number(TEST)] = 0
+    test_after: Annotated[str | None, o.word(TEST_AFTER, metavar="DAY")] = None
 
 
 @dataclass(frozen=True)
@@ -109,7 +117,7 @@ class Situation:
     """What the weights of missions depend on."""
 
     context: Annotated[str | None, o.word(CONTEXT, metavar="COLUMNS")] = None
-    time_column: Annotated[str | None, o.word("CSV or Parquet column of the time, for --context.", "--time")] = None
+    time_column: Annotated[str | None, o.word(TIME, "--time")] = None
 
 
 @dataclass(frozen=True)
@@ -150,11 +158,12 @@ def fit(
       ndpp fit orders.csv --basket order_id --item product -o model.safetensors
       ndpp fit baskets.txt -o model.safetensors --missions 40 --seed 1
       ndpp fit orders.csv -o model.safetensors --context store,weekday --time ordered_at
+      ndpp fit orders.csv -o model.safetensors --test-after 2026-02-01 --time ordered_at
       ndpp fit baskets.txt -o kernel.safetensors --model ndpp --rank 100
     """
     began, part, source = time.monotonic(), part_path(output), Source(baskets, reading)
     source.check()
-    _check_output(output, (baskets, held.validation, named.items, settings.families), test=held.test)
+    _check_output(output, (baskets, held.validation, named.items, settings.families), held)
     with one_writer(output):
         if part.exists() and not resume:
             raise UnfinishedRunError(os.fspath(part), "the training")
@@ -163,12 +172,13 @@ def fit(
         with _interruptible(part):
             with stage(f"reading {source.name}{_reading_time(baskets)}"):
                 columns = [name.strip() for name in (situation.context or "").split(",") if name.strip()]
-                require(
-                    named.items is None or not columns, "--items is for files of ids; --context for tables with columns"
-                )
-                told = "--time is for --context; name columns such as --context weekday"
-                require(situation.time_column is None or bool(columns), told)
-                known: dict[str, Any] = {"context": columns, "time": situation.time_column} if columns else {}
+                timed = held.test_after is not None
+                told = "--items is for files of ids; --context and --test-after for tables with columns"
+                require(named.items is None or not (columns or timed), told)
+                told = "--time is for --context, such as --context weekday, and for --test-after"
+                require(situation.time_column is None or bool(columns) or timed, told)
+                time_column = situation.time_column or ("time" if timed else None)
+                known: dict[str, Any] = {"context": columns, "time": time_column} if columns or timed else {}
                 more = {} if named.items is None else {"items": named.items}
                 data = source.read(**known, **more, as_labels=named.labels)
                 held_out = None
@@ -180,7 +190,7 @@ def fit(
                 warnings.warn("--epochs is now called --max-epochs", FutureWarning, stacklevel=1)
                 chosen["max_epochs"] = settings.max_epochs or epochs
             estimator = _make_estimator(kind, chosen, data, jobs, ids=named.labels is False)
-            kept = _set_aside(data, held.test, seed, output)
+            kept, told_of_test = _set_aside(data, held, seed, output)
             if estimator.minutes is not None:
                 estimator.minutes = max(0.0, estimator.minutes - (time.monotonic() - began) / 60)
             with warnings.catch_warnings():
@@ -189,6 +199,7 @@ def fit(
             about = estimator.about()
             # The name without its path, so that a resumed run writes the same file.
             about["baskets"] = {"file": Path(source.name).name, **about["baskets"]}
+            about |= told_of_test
             with stage(f"finishing: saving {os.fspath(output)}"):
                 save(estimator.law_, output, metadata=about)
             part.unlink(missing_ok=True)
@@ -222,17 +233,25 @@ def _report(output: Path, kind: Kind, law: Law, about: dict[str, Any]) -> Report
     elif reached := about.get("candidates"):
         values = ", ".join(f"{name} {value:.4g}" for name, value in reached.items())
         notes.append(f"validation log-likelihood of each start: {values}")
+    if reduced := about.get("in_time"):
+        more = f"{reduced['instead_of']} take about --minutes {reduced['minutes']:g}"
+        notes.append(f"Chosen for the time: {reduced['chosen']}; {more}")
     header = ("model", "epochs", "ended", "validation log-likelihood", "of independent items")
     scores = about["validation_log_likelihood"], about["independent_log_likelihood"]
     return Report(data, Table(header, [(path, about["epochs"], about["ended"], *scores)]), notes=notes)
 
 
-def _check_output(output: Path, inputs: Sequence[str | None], *, test: int) -> None:
-    """Raise if a file cannot be written, or would be lost, before any work."""
+def _check_output(output: Path, inputs: Sequence[str | None], held: Held) -> None:
+    """Raise if a file cannot be written, or would be lost, before any work; and if two kinds of test are asked for."""
+    require(
+        not (held.test and held.test_after), "--test takes random baskets, --test-after the latest; give one of them"
+    )
+    if held.test_after is not None and np.isnat(moment(held.test_after)):
+        raise typer.BadParameter(f"--test-after takes a day such as 2026-03-01; got {held.test_after!r}")
     if output.is_dir() or (output.exists() and not output.is_file()):
         raise OSError(f"expected a regular file to save the model to; got {os.fspath(output)!r}")
     check_output(output, *OTHER_FORMATS, inputs=inputs, kind="a model")
-    for written in _split_files(output) if test else ():
+    for written in _split_files(output) if held.test or held.test_after else ():
         check_output(written, inputs=inputs)
 
 
@@ -241,15 +260,30 @@ def _split_files(output: Path) -> tuple[Path, Path]:
     return output.with_suffix(".train.csv"), output.with_suffix(".test.csv")
 
 
-def _set_aside(data: Baskets, test: int, seed: int, output: Path) -> Baskets:
-    """Return the baskets to fit on; if some are set aside, write both parts next to the model."""
-    require(test < max(1, len(data)), f"--test must leave baskets to fit on, of {len(data):,}; got {test:,}")
-    if not test:
-        return data
-    parts = data.split(0, test, rng=seed)
-    for baskets, path in zip((parts.train, parts.test), _split_files(output)):
+def _set_aside(data: Orders, held: Held, seed: int, output: Path) -> tuple[Baskets, dict[str, Any]]:
+    """Return the baskets to fit on, and what the model file says of others; if some are set aside, write both parts next to the model."""
+    require(held.test < max(1, len(data)), f"--test must leave baskets to fit on, of {len(data):,}; got {held.test:,}")
+    kept: Baskets
+    test: Baskets
+    if held.test_after is not None:
+        kept, test = data.split_at(held.test_after)
+        if not len(kept) or not len(test):
+            times = (
+                f"orders are from {data.times.min()} to {data.times.max()}"
+                if data.times is not None and len(data)
+                else "there are none"
+            )
+            raise typer.BadParameter(
+                f"--test-after must leave orders on both sides; {times.replace('T', ' ')}, got {held.test_after!r}"
+            )
+    elif held.test:
+        parts = data.split(0, held.test, rng=seed)
+        kept, test = parts.train, parts.test
+    else:
+        return data, {}
+    for baskets, path in zip((kept, test), _split_files(output)):
         baskets.write(path)
-    return parts.train
+    return kept, {} if held.test_after is None else {"test": {"after": held.test_after, "baskets": len(test)}}
 
 
 def _make_estimator(
@@ -270,7 +304,7 @@ def _make_estimator(
         given["families"] = None if families == "none" else _families(families, data, ids=ids)
     init = given.get("init", "popularity")
     require(init in STARTS, f"--init must be {' or '.join(STARTS)}; got {init!r}")
-    return make_estimator(kind, **given, progress=True if sys.stderr.isatty() else say)
+    return make_estimator(kind, **given, progress=progress())
 
 
 def _families(path: str, data: Baskets, *, ids: bool) -> list[int]:
@@ -278,6 +312,11 @@ def _families(path: str, data: Baskets, *, ids: bool) -> list[int]:
     named = read_groups(Source(path).target, "family", data.n_items, None if ids else data.labels)
     numbers: dict[object, int] = {}
     return [numbers.setdefault(i if name is None else name, len(numbers)) for i, name in enumerate(named)]
+
+
+def progress() -> bool | Callable[[str], None]:
+    """Return how training shows how far it is: by a bar on a terminal, by lines elsewhere."""
+    return True if sys.stderr.isatty() else say
 
 
 def say(line: str) -> None:

@@ -131,6 +131,9 @@ _BASKET = "CSV or Parquet column of the basket, or several that name it together
 _TIME_FORMAT = "How times are written, such as %d/%m/%Y, if the column leaves open whether the day is first."
 _MISSING = "Rows without a basket or an item (empty, NA, NaN, null); keep takes NA and the like for names."
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file, as written by [bold]ndpp fit[/].")]
+Models = Annotated[
+    list[Path], typer.Argument(metavar="MODEL...", help="Model files, the first of which is served at /, too.")
+]
 BasketFile = Annotated[str, typer.Argument(metavar="BASKETS", help="A file of baskets; - is standard input.")]
 MaybeBaskets = Annotated[
     str | None,

@@ -20,6 +20,7 @@ from ndpp._atomic import write_text
 from ndpp._progress import ProgressBar, progress_bar
 from ndpp._show import Table, aligned, printable, to_json
 from ndpp.baskets.frames import write_parquet
+from ndpp.errors import needing
 
 NUMERIC = int | float | np.number | None
 """What is aligned to the right."""
@@ -119,6 +120,15 @@ def cell(value: object) -> str:
     if isinstance(value, float | np.floating):
         return f"{value:,.0f}" if 1000 <= abs(float(value)) < 1e6 else f"{value:.4g}"
     return str(value)
+
+
+def template(name: str) -> Any:
+    """Return the template of a page."""
+    with needing("jinja2", "cli", "A page"):
+        import jinja2
+    loader = jinja2.PackageLoader("ndpp.cli", "page")
+    pages = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return pages.get_template(name)
 
 
 def progress(total: int, what: str, *, show: bool = True) -> AbstractContextManager[ProgressBar]:

@@ -18,15 +18,16 @@ from ndpp._show import printable
 from ndpp._types import FloatArray, IntArray
 from ndpp.answers.records import Pairs
 from ndpp.cli import options as o
+from ndpp.cli.changes import changes
 from ndpp.cli.evaluate import TIME, compare
 from ndpp.cli.files import Law, Source, check_output, fingerprint, load_model, require
 from ndpp.cli.guard import say
 from ndpp.cli.info import SMALLEST_SHOWN
-from ndpp.cli.output import cell, working
-from ndpp.errors import needing
+from ndpp.cli.output import cell, template, working
 from ndpp.laws.files import load_header
 
 TRAIN = "Baskets that the model was fitted on, for the baselines of the evaluation."
+SINCE = "An earlier version of the model: what has changed since, and with --test and --time how well both do by week."
 SHOWN = {"popular": 15, "pairs": 10}
 """Items and pairs on the page."""
 COLUMNS, TICKS = 40, 12
@@ -40,6 +41,7 @@ def report(
     output: Annotated[Path, o.file("The page to write, an .html file.", "--output", "-o")],
     test: Annotated[str | None, o.file("Baskets that the model was not fitted on, to evaluate it.")] = None,
     train: Annotated[str | None, o.file(TRAIN)] = None,
+    since: Annotated[Path | None, o.file(SINCE, kind="MODEL")] = None,
     seed: o.Seed = 0,
     time: Annotated[str | None, o.word(TIME)] = None,
     ids: Annotated[bool, typer.Option("--ids", help="The baskets hold ids (0, 1, 2, …), not labels.")] = False,
@@ -54,27 +56,29 @@ def report(
     Examples:
       ndpp report model.safetensors -o report.html
       ndpp report model.safetensors -o report.html --test test.csv --train train.csv
+      ndpp report tonight.safetensors -o week.html --since lastweek.safetensors --test orders.csv --time ordered_at
     """
-    check_output(output, ".html", ".htm", inputs=(model, test, train))
+    check_output(output, ".html", ".htm", inputs=(model, test, train, since))
     require(
         output.suffix.lower() in (".html", ".htm"),
         f"a report is a page; use a name that ends in .html, not {output.name!r}",
     )
     require(train is None or test is not None, "--train is for the evaluation, which needs --test")
-    law, observed, evaluation = load_model(model), None, None
+    law, observed, evaluation, changed = load_model(model), None, None, None
     with working("evaluating") as now:
         if test is not None:
             seen, found, notes = compare(law, Source(test, reading), train, ids=ids, time=time, rng=seed)
             observed, evaluation = seen.sizes, {"tables": found.tables(), "notes": notes}
+        if since is not None:
+            now("comparing with the earlier model")
+            timed = None if test is None or time is None else Source(test, reading).read_for(law, ids=ids, time=time)
+            changed = changes(law, load_model(since), timed, seed=seed)
         now("describing the model")
         about = contents(law, observed=observed)
     head = {"name": printable(model.name), "version": load_header(model).ndpp_version, "crc32": fingerprint(model)}
     head |= {"test": printable(test or ""), "written_by": ndpp.__version__}
-    with needing("jinja2", "cli", "`ndpp report`"):
-        import jinja2
-    loader = jinja2.PackageLoader("ndpp.cli", "page")
-    pages = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    write_text(output, pages.get_template("report.html").render(about, **head, evaluation=evaluation))
+    head |= {"since_name": printable(since.name if since is not None else "")}
+    write_text(output, template("report.html").render(about, **head, evaluation=evaluation, since=changed))
     say(f"{str(output)!r} describes {str(model)!r}")
 
 

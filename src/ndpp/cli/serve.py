@@ -1,4 +1,4 @@
-"""``ndpp serve``: a page and a service for one model; ``ndpp prepare`` makes it start sooner."""
+"""``ndpp serve``: a page and a service for a model, or for several; ``ndpp prepare`` makes it start sooner."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def prepare(model: o.Model, output: o.ModelOutput) -> None:
 
 
 def serve(
-    model: o.Model,
+    models: o.Models,
     host: Annotated[str, o.word("Address to listen at.", metavar="ADDRESS")] = "127.0.0.1",
     port: Annotated[int, o.word("Port; 0 for any that is free.", metavar="N", least=0, most=65535)] = 8000,
     token_file: Annotated[
@@ -52,16 +52,18 @@ def serve(
     boost: o.Boost = None,
     customers: Annotated[str | None, o.file("File of customers, for personal recommendations.")] = None,
 ) -> None:
-    """Serve a model: a page to explore it, and an HTTP service to use it.
+    """Serve a model, or several: a page to explore it, and an HTTP service to use it.
 
     The page is at the address that is logged, the description of the service at /docs below it. A replaced model file, or
-    table, is loaded without a restart. Any address but the local ones needs a token.
+    table, is loaded without a restart. Any address but the local ones needs a token. Of several models, each is at /models/NAME/, and the
+    page offers the choice.
 
     \b
     Examples:
       ndpp serve model.safetensors
       ndpp serve model.safetensors --category-of categories.csv --table products.csv
       ndpp serve model.safetensors --boost factors.csv --customers shop.customers
+      ndpp serve shop.safetensors online.safetensors
       ndpp serve model.safetensors --host 0.0.0.0 --token-file token.txt --workers 4
     """
     try:
@@ -71,11 +73,14 @@ def serve(
         raise MissingExtraError(missing.name or "fastapi", "serve", "`ndpp serve`") from None
     if host not in LOOPBACK and token_file is None:
         raise InvalidInputError(f"anyone who reaches {host!r} could ask this server; name a token with --token-file")
-    settings = Settings(model, host, port, token_file, workers, seconds, category_of, table, boost, customers)
+    settings = Settings(
+        models[0], host, port, token_file, workers, seconds, category_of, table, boost, customers, more=models[1:]
+    )
     if callable(signal.getsignal(signal.SIGTERM)):
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the server ends by itself, and says nothing that is not JSON
     try:
         run(settings)
     except ModelFileError:
-        load_model(model)  # says so where a file of baskets was named
+        for model in models:
+            load_model(model)  # says so where a file of baskets was named
         raise

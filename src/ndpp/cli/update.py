@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -18,7 +17,7 @@ from ndpp._atomic import one_writer, replacing
 from ndpp._show import Table
 from ndpp.cli import options as o
 from ndpp.cli.files import OTHER_FORMATS, Source, check_output, item_ids, load_model
-from ndpp.cli.fit import say, stage
+from ndpp.cli.fit import progress, stage
 from ndpp.cli.output import Report, emit
 from ndpp.customers import Customers
 from ndpp.laws.files import save
@@ -34,6 +33,7 @@ TIME = "Column of the time, for --customers, and for weekday, month, season and 
 HALF = "Number of new orders after which the weight of old ones is halved; default: it never is."
 LEAST_ORDERS = "Minimum number of orders with a new item before it enters the model."
 AFTER = "Remove items that were not sold in this many updates in a row."
+KEEP = "No item enters or leaves: new items are left out of the orders, and the ids of the items stay as they are."
 FORCE = "Write the model though it is worse, and learn from orders that were seen before or are unlike all others."
 
 
@@ -46,6 +46,7 @@ class Continuing:
     half_life: Annotated[float | None, o.number(HALF)] = None
     least_orders: Annotated[int, o.number(LEAST_ORDERS, least=1)] = 3
     drop_after: Annotated[int | None, o.number(AFTER, least=1)] = None
+    keep_catalogue: Annotated[bool, typer.Option("--keep-catalogue", help=KEEP)] = False
     force: Annotated[bool, typer.Option("--force", help=FORCE)] = False
     max_epochs: Annotated[int, o.number("Passes over the orders.")] = 3
     learning_rate: Annotated[float, o.number("Learning rate of Adam.")] = 0.005
@@ -99,7 +100,7 @@ def update(
         leaving = [law.labels[i] if law.labels else int(i) for i in item_ids(law, drop, ids=False)]
         found = updated(
             model, tonight, validation=judges, drop=leaving, **asdict(continuing), device=device, random_state=seed,
-            progress=True if sys.stderr.isatty() else say,
+            progress=progress(),
         )  # fmt: skip
         # The customers' file is replaced just before the model: an update that runs again counts no order twice.
         beside = contextlib.nullcontext(Path()) if customers is None else replacing(customers)
@@ -108,10 +109,14 @@ def update(
             if customers is not None:
                 Customers.load(customers, found.law_).update(tonight).save(new_customers)
     told = [name for name in tonight.context if judges is None or name in judges.context]
-    emit(_report(output, found, told, trained=continuing.max_epochs > 0), None, as_json=json)
+    emit(
+        _report(output, found, told, trained=continuing.max_epochs > 0, keeps=continuing.keep_catalogue),
+        None,
+        as_json=json,
+    )
 
 
-def _report(output: Path, found: Updated, known: Sequence[str], *, trained: bool) -> Report:
+def _report(output: Path, found: Updated, known: Sequence[str], *, trained: bool, keeps: bool) -> Report:
     """Return what the command prints; ``known`` are the columns of context that orders and validation orders have."""
     data = {name: value for name, value in vars(found).items() if name not in ("law_", "metadata", "shares_before")}
     data = {"output": os.fspath(output), **data, "seen": found.metadata["memory"]["orders"]}
@@ -119,7 +124,11 @@ def _report(output: Path, found: Updated, known: Sequence[str], *, trained: bool
     data["context"] = None if found.context is None else found.context._asdict()
     notes = [
         f"{name}: {', '.join(map(str, items[:SHOWN]))}{', …' if len(items) > SHOWN else ''}"
-        for name, items in {"New": found.entered, "Gone": found.left, "Too rare to enter": found.skipped}.items()
+        for name, items in {
+            "New": found.entered,
+            "Gone": found.left,
+            "Not entered" if keeps else "Too rare to enter": found.skipped,
+        }.items()
         if items
     ]
     changes = ", ".join(f"{one.item} ({one.before:.2%} → {one.after:.2%})" for one in found.changed[:SHOWN])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import time
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,7 +29,7 @@ from ndpp.errors import DataWarning, InvalidInputError
 from ndpp.inference import Recommendation, recommend
 from ndpp.laws.gate import Gain
 from ndpp.learning import checkpoint as checkpoints
-from ndpp.learning.contest import Contest, forecast
+from ndpp.learning.contest import Contest, Forecast, announce, duration, measured
 from ndpp.learning.run import Deadline, TrainingRun
 from ndpp.learning.trainer import Objective, P, Trainer, TrainingSettings
 from ndpp.metrics.models import independent_items
@@ -94,6 +96,37 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         found = self._objectives(shape, training, held_out, run)
         return next(iter(found.values())), 0.0, len(found)
 
+    def _smaller(self, shape: S) -> S | None:
+        """Return the next smaller shape for a model that has to be trained in less time, None if there is none."""
+        return None
+
+    def _continued(self, shape: S, made_with: Mapping[str, Any]) -> S:
+        """Return the shape of the run that goes on, which may have chosen its own by the time."""
+        return shape
+
+    def _in_time(
+        self, shape: S, training: Baskets, held_out: Baskets, run: TrainingRun, settings: TrainingSettings
+    ) -> tuple[S, Forecast, dict[str, Any] | None]:
+        """Return the shape to train, smaller if there is no time for enough epochs, how long it takes, and what was chosen, if it was."""
+
+        def forecast(one: S) -> Forecast:
+            return measured(*self._trial(one, training, held_out, run), settings, run.seed, training.n_items)
+
+        wanted, whole = shape, forecast(shape)
+        found = whole
+        while not run.done and not run.saved.candidates() and (least := found.least(settings)) > run.clock.left():
+            before, halvings = shape, max(1, int(math.log2(least / max(run.clock.left(), 1e-3))))
+            for _ in range(halvings):
+                shape = self._smaller(shape) or shape
+            if shape == before:
+                break
+            found = forecast(shape)
+        if shape == wanted:
+            return shape, found, None
+        seconds, (own, all_) = whole.total(settings, 0), map(self._described, (shape, wanted))
+        run.say(f"chosen for the time: {own}; {all_} would take about {duration(seconds)}")
+        return shape, found, {"chosen": own, "instead_of": all_, "minutes": round(seconds / 60, 1)}
+
     def _possible(self, baskets: Baskets, shape: S, what: str) -> Baskets:
         """Return the baskets that the model can give a probability above zero."""
         return baskets
@@ -145,8 +178,9 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         _warn_of_odd_sizes(baskets)
         settings, shape, source = self._settings(), self._shape(baskets), self._source(resume)
         self._check_device()
-        made_with = self._made_with(baskets, held_out, shape, settings)
         saved = checkpoints.FRESH if source is None else checkpoints.read(source)
+        shape = self._continued(shape, saved.record.get("made_with", {}))
+        made_with = self._made_with(baskets, held_out, shape, settings)
         if source is not None:
             check_same(source, saved.record["made_with"], made_with)
         seed = _seed(self.random_state) if source is None else int(saved.record["seed"])
@@ -156,11 +190,17 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
             f"{type(self).__name__}, {self._described(shape)}: {len(training):,} baskets over {baskets.n_items:,} items"
         )
         run = TrainingRun(seed, clock, self.progress, self.checkpoint, made_with, saved)
+        self.in_time_: dict[str, Any] | None = None
         if source is None:
             run.keep(saved)  # from here on there is something to resume
         run.say(f"{about}, and {len(held_out):,} to validate")
         if run.done < settings.max_epochs and clock.left() > 0 and (self.progress or self.minutes is not None):
-            forecast(*self._trial(shape, training, held_out, run), self._contest.told, settings, run, training.n_items)
+            shape, found, self.in_time_ = self._in_time(shape, training, held_out, run, settings)
+            announce(found, self._contest.told, settings, run)
+            clock.spent = time.monotonic() - clock.began
+            if self.in_time_ is not None:
+                run.made_with = {**made_with, **self._own_settings(shape)}
+                run.keep(saved)
         objectives = self._objectives(shape, training, held_out, run)
         contest = self._contest({name: Trainer(goal, settings, seed, clock) for name, goal in objectives.items()})
         if run.done or saved.candidates():
@@ -255,6 +295,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
             "independent_log_likelihood": self.baseline_score_,
         }
         about |= {"candidates": self.reached_} if len(self.reached_) > 1 else {}
+        about |= {} if self.in_time_ is None else {"in_time": self.in_time_}
         return about | ({"context": [gain._asdict() for gain in self.context_]} if self.context_ else {})
 
     def __sklearn_tags__(self) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,8 @@ MIN_LEAD = 0.01
 training with families begins better and gains less later (validation baskets of Instacart and of three Amazon categories)."""
 TIMED = 4
 """Steps that are timed, after one that is not; the expensive step of a mixture is one in four."""
+ENOUGH = 6
+"""Epochs that a model has to have: where there is no time for them, a smaller one is better (validation baskets of UK Retail)."""
 FINISHING = 3.0
 """Evaluations of the validation baskets that take as long as what comes after training: normalisers in double precision, and the file."""
 
@@ -215,21 +217,37 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def forecast(
-    objective: Objective[P],
-    before: float,
-    n_candidates: int,
-    told: str,
-    settings: TrainingSettings,
-    run: TrainingRun,
-    n_items: int,
-) -> None:
-    """Say how long training takes at most, from steps of a trainer that is not used otherwise; keep time for its end.
+class Forecast(NamedTuple):
+    """Seconds before the first epoch, of an epoch of each of ``n_candidates``, and of an evaluation of the validation baskets."""
 
-    ``before`` are the seconds before the first epoch, where there may be several candidates, ``told`` in words. The objective may have a
-    part of the ``n_items``: what a step does for each basket takes as long as here, everything else in proportion to the items.
+    before: float
+    epoch: float
+    evaluation: float
+    n_candidates: int
+
+    @property
+    def end(self) -> float:
+        """Seconds of what comes after training."""
+        return FINISHING * self.evaluation
+
+    def total(self, settings: TrainingSettings, done: int) -> float:
+        """Return the seconds from now to the end, at most, after ``done`` epochs."""
+        return self.before + left_of([self.epoch] * self.n_candidates, done, settings) + self.end
+
+    def least(self, settings: TrainingSettings) -> float:
+        """Return the seconds that a model needs that is worth having: for ``ENOUGH`` epochs of one candidate."""
+        return self.before + min(ENOUGH, settings.max_epochs) * self.epoch + self.evaluation + self.end
+
+
+def measured(
+    objective: Objective[P], before: float, n_candidates: int, settings: TrainingSettings, seed: int, n_items: int
+) -> Forecast:
+    """Return how long training takes, from steps of a trainer that is not used otherwise.
+
+    ``before`` are the seconds before the first epoch, where there may be several candidates. The objective may have a part of the
+    ``n_items``: what a step does for each basket takes as long as here, everything else in proportion to the items.
     """
-    saved, trainer = objective.state(), Trainer(objective, settings, run.seed)
+    saved, trainer = objective.state(), Trainer(objective, settings, seed)
     which = next(shuffled(trainer.rng, objective.n_baskets, trainer.batch_size))
     with warnings.catch_warnings(action="ignore"):
         _step_seconds(trainer, which[:1])
@@ -244,12 +262,16 @@ def forecast(
     step = baskets + ratio * (dense + objective.renewed(n_items) * renewal / TIMED)
     sums = min(evaluation, renewal / 3)  # what an evaluation does for all items, of the three products of a renewal
     evaluation += (ratio - 1) * sums
-    run.epoch_seconds = trainer.n_steps * step + objective.evaluations * evaluation
-    end, limit = FINISHING * evaluation, run.clock.left() + run.clock.reserve
-    total = before + left_of([run.epoch_seconds] * n_candidates, run.done, settings) + end
-    run.clock.reserve = min(run.clock.reserve + evaluation + end, run.clock.limit / 2)
-    begin = f"start {duration(before)}, " if before > 1 else ""
-    both = f", the first {settings.pilot} {told}" * (n_candidates > 1)
+    return Forecast(before, trainer.n_steps * step + objective.evaluations * evaluation, evaluation, n_candidates)
+
+
+def announce(found: Forecast, told: str, settings: TrainingSettings, run: TrainingRun) -> None:
+    """Say how long training takes at most, with candidates as ``told`` in words; keep time for its end."""
+    run.epoch_seconds, limit = found.epoch, run.clock.left() + run.clock.reserve
+    total = found.total(settings, run.done)
+    run.clock.reserve = min(run.clock.reserve + found.evaluation + found.end, run.clock.limit / 2)
+    begin = f"start {duration(found.before)}, " if found.before > 1 else ""
+    both = f", the first {settings.pilot} {told}" * (found.n_candidates > 1)
     limited = f"; ended after {duration(limit)} with the best so far" if limit < total else ""
     run.say(
         f"at most about {duration(total)}: {begin}{settings.max_epochs - run.done} epochs of {duration(run.epoch_seconds)}{both}; "

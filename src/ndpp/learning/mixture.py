@@ -33,6 +33,8 @@ from ndpp.metrics.models import occurrences
 
 OCCURRENCES, MAX_COMPONENTS, MAX_RANK, MAX_FACTORS = 150, 400, 128, 48
 """By default there is a component for this many occurrences of items; maximum numbers of components, columns of ties, and factors."""
+LEAST_MISSIONS, LEAST_RANK = 8, 4
+"""Least numbers of components and columns that are chosen where there is little time."""
 TRIAL = {"cpu": 500, "cuda": 50_000}
 """Items of the catalogue on which steps are timed: seconds of work, and on a GPU enough of it."""
 FAMILIES_SHARE, START_SHARE = 0.15, 0.3
@@ -59,9 +61,9 @@ class MixtureNDPP(BasketModel[Shape, MixtureParameters]):
     Parameters
     ----------
     n_missions : int, optional
-        Number of missions. By default one for every 150 occurrences of items, at most 400.
+        Number of missions. By default one for every 150 occurrences of items, at most 400; fewer if there is no time for six epochs.
     rank : int, optional
-        Columns of X, an even number. By default three times the root of the number of items, at most 128.
+        Columns of X, an even number. By default three times the root of the number of items, at most 128; fewer likewise.
     n_factors : int, optional
         Length of u_i and z_c. By default one and a half times the root of the number of items, at most 48 and at most ``n_missions``.
     penalty, tie_penalty : float
@@ -95,6 +97,8 @@ class MixtureNDPP(BasketModel[Shape, MixtureParameters]):
         What each column of context gained, in log-likelihood per validation basket, and whether it was kept; empty without context.
     penalties_ : tuple of float
         What ``penalty`` and ``tie_penalty`` were raised to.
+    in_time_ : dict or None
+        What was chosen by ``minutes`` instead of the defaults, and how many these would take; None if there was time for them.
     history_, validation_score_, reached_, baseline_, baseline_score_, ended_, n_iter_, n_features_in_, n_baskets_, labels_
         As in :class:`NDPP`.
 
@@ -126,6 +130,23 @@ class MixtureNDPP(BasketModel[Shape, MixtureParameters]):
         if rank % 2:
             raise InvalidInputError(f"must be even, since ties are pairs of columns; got {rank}", argument="rank")
         return Shape(n_missions, rank, self._count("n_factors", min(MAX_FACTORS, max(8, int(1.5 * root)), n_missions)))
+
+    def _smaller(self, shape: Shape) -> Shape | None:
+        """Return half as many missions, and two thirds of the rank, as far as they were not given; that takes half the time or less."""
+        missions, rank, _ = shape
+        if self.n_missions is None:
+            missions = max(min(LEAST_MISSIONS, missions), missions // 2)
+        if self.rank is None:
+            rank = max(min(LEAST_RANK, rank), 2 * round(rank / 3))
+        if (missions, rank) == shape[:2]:
+            return None
+        return Shape(missions, rank, shape.n_factors if self.n_factors is not None else min(shape.n_factors, missions))
+
+    def _continued(self, shape: Shape, made_with: Mapping[str, Any]) -> Shape:
+        own = {
+            name: int(made_with[name]) for name in Shape._fields if getattr(self, name) is None and name in made_with
+        }
+        return shape._replace(**own)
 
     def _own_settings(self, shape: Shape) -> dict[str, Any]:
         penalties = dict(zip(("penalty", "tie_penalty"), self._penalties()))

@@ -29,10 +29,12 @@ class Deadline:
     limit: float = float("inf")
     reserve: float = 0.0
     began: float = field(default_factory=lambda: time.monotonic())
+    spent: float = 0.0
+    """Seconds before the first stage, which shares of the time do not count."""
 
     def left(self, share: float = 1.0) -> float:
-        """Return the seconds left, or those until a share of the time has passed."""
-        return self.began + share * (self.limit - self.reserve) - time.monotonic()
+        """Return the seconds left, or those until a share of the time for stages has passed."""
+        return self.began + self.spent + share * (self.limit - self.reserve - self.spent) - time.monotonic()
 
     @property
     def passed(self) -> float:

@@ -52,16 +52,22 @@ def possible(law: Law, baskets: Baskets) -> Baskets:
 
 
 def items_entered(
-    law: Law, orders: Baskets, least_orders: int, like: Mapping[str, Any] | None
+    law: Law, orders: Baskets, least_orders: int | None, like: Mapping[str, Any] | None
 ) -> tuple[Law, Baskets, tuple[str, ...]]:
-    """Return the law with the new items that enough orders have, the orders over its items, and the new items that are too rare."""
+    """Return the law with the new items that enough orders have, the orders over its items, and the other new items.
+
+    None enter if ``least_orders`` is None.
+    """
     counts = occurrences(orders, orders.weights)
     new = np.arange(law.n_items, orders.n_items)
-    is_frequent = counts[new] >= check_count(least_orders, "least_orders", least=1)
+    is_frequent = np.zeros(len(new), bool)
+    if least_orders is not None:
+        is_frequent = counts[new] >= check_count(least_orders, "least_orders", least=1)
     skipped = tuple(orders.labels[i] for i in new[~is_frequent]) if orders.labels else ()
     if skipped:
         warnings.warn(
-            f"left {many(len(skipped), 'new item')} out, such as {skipped[0]!r}, of which there are fewer than {least_orders} orders",
+            f"left {many(len(skipped), 'new item')} out, such as {skipped[0]!r}, "
+            + ("since the catalogue stays as it is" if least_orders is None else f"of which there are fewer than {least_orders} orders"),
             DataWarning, stacklevel=3,
         )  # fmt: skip
     if is_frequent.any():

@@ -69,6 +69,8 @@ class UpdateSettings(TypedDict, total=False):
     """Minimum number of orders with a new item before it enters the model; until then it is left out of the orders."""
     like: Mapping[str, Any] | None
     """What new items behave like, as in ``law.add_items``; others behave like those that the law expects in their place."""
+    keep_catalogue: bool
+    """No item enters, and none leaves; what is new is left out of the orders."""
     drop: Iterable[str | int]
     """Items to remove."""
     drop_after: int | None
@@ -80,8 +82,8 @@ class UpdateSettings(TypedDict, total=False):
 
 
 USUAL: UpdateSettings = {
-    "old_weight": OLD_WEIGHT, "half_life": None, "least_orders": 3, "like": None, "drop": (), "drop_after": None, "max_epochs": EPOCHS,
-    "learning_rate": LEARNING_RATE,
+    "old_weight": OLD_WEIGHT, "half_life": None, "least_orders": 3, "like": None, "keep_catalogue": False, "drop": (), "drop_after": None,
+    "max_epochs": EPOCHS, "learning_rate": LEARNING_RATE,
 }  # fmt: skip
 
 
@@ -206,7 +208,7 @@ def update(
         As for the estimators.
     **settings
         How old orders fade (``old_weight``, ``half_life``), how items enter and leave (``least_orders``, ``like``, ``drop``,
-        ``drop_after``), and how the law is trained (``max_epochs``, ``learning_rate``): see ``UpdateSettings``.
+        ``drop_after``, or ``keep_catalogue``), and how the law is trained (``max_epochs``, ``learning_rate``): see ``UpdateSettings``.
 
     Returns
     -------
@@ -244,7 +246,15 @@ def update(
             f"{'all' if again == 1 else f'about {again:.0%}'} of these orders were in an earlier update",
             advice="Leave them out, or count them again with {force:True}.",
         )
-    start, tonight, skipped = items_entered(law, tonight, how["least_orders"], how["like"])
+    least_orders: int | None = how["least_orders"]
+    if how["keep_catalogue"]:
+        least_orders = None
+        if how["like"] or tuple(how["drop"]) or how["drop_after"] is not None:
+            problem = "is to keep all items as they are, but other settings say which enter or leave"
+            raise InvalidInputError(
+                problem, argument="keep_catalogue", advice="Leave out {like}, {drop} and {drop_after}, or it."
+            )
+    start, tonight, skipped = items_entered(law, tonight, least_orders, how["like"])
     entered = () if start.labels is None else start.labels[law.n_items :]
     start, tonight, unsold = items_left(start, tonight, memory.unsold, how["drop"], how["drop_after"])
     staying = set(names_of(start))

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import partial
 from importlib.resources import files
 from itertools import count
@@ -29,6 +29,7 @@ from ndpp.answers.heard import Heard
 from ndpp.errors import InvalidInputError
 from ndpp.serve import pages, problems
 from ndpp.serve import schemas as s
+from ndpp.serve.choice import Choice, holder_of, place
 from ndpp.serve.gate import Entrance, Guard, read_token
 from ndpp.serve.limits import DRAWN_ITEMS, LABEL_LENGTH, RESULTS
 from ndpp.serve.model import Holder, NotReadyError, Served, Settings
@@ -58,22 +59,24 @@ def create_app(
     the server waits for a better file.
     """
     token = None if settings.token_file is None else read_token(Path(settings.token_file))
-    counted, holder, loads = Metrics(), Holder(settings), count()
+    counted, holders = Metrics(), {name: Holder(own) for name, own in settings.by_name().items()}
+    first = next(iter(holders.values()))
     work = Work(settings.seconds, settings.threads, settings.waiting)
 
-    def changed(error: Exception | None) -> None:
+    def changed(error: Exception | None, loads: Iterator[int]) -> None:
         if next(loads):  # the first is no reload
             counted.reloads.labels("loaded" if error is None else "refused").inc()
         elif error is not None and refused is not None:
             refused(error)
         with contextlib.suppress(NotReadyError):
-            counted.items.set(holder.current.law.n_items)
+            counted.items.set(first.current.law.n_items)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
-        watcher = asyncio.create_task(holder.watch(changed))
+        watchers = [asyncio.create_task(one.watch(partial(changed, loads=count()))) for one in holders.values()]
         yield {"close": work.close}
-        watcher.cancel()
+        for watcher in watchers:
+            watcher.cancel()
         work.close()
         if at_end is not None:
             at_end()
@@ -87,7 +90,8 @@ def create_app(
         lifespan=lifespan,
         redirect_slashes=False,  # a redirect would repeat whatever Host header came
     )
-    app.state.holder, app.state.work, app.state.metrics = holder, work, counted
+    app.state.holders, app.state.work, app.state.metrics = holders, work, counted
+    app.add_middleware(Choice, names=tuple(holders))
     app.include_router(api)
     app.include_router(health)
     app.include_router(pages.router)
@@ -102,7 +106,7 @@ def create_app(
 
 async def ask(request: Request, answer: Callable[[Served], Record], *, slow: bool = False) -> Response:
     """Have the current model answer a question in a thread, one for draws if it is ``slow``; return the answer as JSON."""
-    model, work = request.app.state.holder.current, request.app.state.work
+    model, work = holder_of(request).current, request.app.state.work
     body = await work.run(request, lambda: answer(model).to_json().encode("utf-8", "replace"), slow=slow)
     return Response(body, media_type="application/json")
 
@@ -133,6 +137,12 @@ async def model(request: Request) -> Response:
         return s.ModelAnswer(**vars(answers.describe(model)), **about)
 
     return await ask(request, described)
+
+
+@api.get("/models", response_model=s.ModelsAnswer, summary="List the models")
+async def models(request: Request) -> s.ModelsAnswer:
+    """The models of this server; what is asked at `/api/…` of the first one is asked of any at `/models/NAME/api/…`."""
+    return s.ModelsAnswer(models=[s.ModelPlace(name=name, path=place(name)) for name in request.app.state.holders])
 
 
 @api.get("/map", response_model=records.Map, summary="Map of the catalogue")
@@ -237,7 +247,7 @@ async def many(request: Request, question: s.BatchAsk) -> Response:
 
     A line has the `index` of its basket and the fields of the single answer, or a `problem`.
     """
-    current = request.app.state.holder.current
+    current = holder_of(request).current
     shared, skipped = await request.app.state.work.run(request, partial(_shared, current, question))
     return StreamingResponse(_lines(request, current, question, shared, skipped), media_type=JSON_LINES)
 
@@ -314,8 +324,10 @@ async def alive() -> dict[str, str]:
 
 @health.get("/ready", summary="Can it answer", responses={503: problems.RESPONSES[503]})
 async def ready(request: Request) -> dict[str, str]:
-    """Answer with status 200 once a model is loaded, and until then with 503 and the reason."""
-    return {"status": "ready", "checksum": request.app.state.holder.current.checksum}
+    """Answer with status 200 once all models are loaded, and until then with 503 and the reason."""
+    for one in request.app.state.holders.values():
+        one.current  # noqa: B018  raises as long as there is none
+    return {"status": "ready", "checksum": holder_of(request).current.checksum}
 
 
 @health.get(

@@ -192,7 +192,8 @@ class Entrance:
             level = logging.ERROR if status == 500 else logging.INFO
             client = (scope.get("client") or ("",))[0]
             fields = {"method": method, "path": scope["path"][:200], "status": status, "ms": round(1e3 * seconds, 1)}
-            event("request", level=level, **fields, client=client, id=name)
+            chosen = {"model": scope["ndpp.model"]} if "ndpp.model" in scope else {}
+            event("request", level=level, **fields, **chosen, client=client, id=name)
 
 
 async def _discard(scope: Scope, receive: Receive) -> None:

@@ -61,6 +61,20 @@ class Settings(NamedTuple):
     """Requests that one of the workers computes at a time."""
     waiting: int = 64
     """Requests that may wait for a thread; further ones are turned away with status 503."""
+    more: Sequence[str | Path] = ()
+    """Further models, at /models/NAME/ as the first one is; the tables are for all of them."""
+
+    def by_name(self) -> dict[str, Settings]:
+        """Return the settings of each model by its name, that of its file without the suffix; the first is what is served at /."""
+        paths = [Path(path) for path in (self.path, *self.more)]
+        names = [path.stem if path.is_file() else path.name for path in paths]
+        if again := {name for name in names if names.count(name) > 1}:
+            raise InvalidInputError(
+                f"two models are called {min(again)!r}; their names, those of the files, are in their addresses"
+            )
+        if self.more and self.customers is not None:
+            raise InvalidInputError("is about one model; serve several without it", argument="customers")
+        return {name: self._replace(path=path, more=()) for name, path in zip(names, paths)}
 
     @property
     def files(self) -> list[Path]:

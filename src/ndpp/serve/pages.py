@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 import ndpp
+from ndpp.serve.choice import holder_of, place
 from ndpp.serve.model import NotReadyError
 
 DESCRIPTION = """Ask a model about baskets: what goes next and why, whole exact completions, how likely a basket is, what goes with
@@ -27,10 +28,17 @@ TEMPLATES = jinja2.Environment(
 async def page(request: Request) -> Response:
     """The page to explore the model."""
     try:
-        name = request.app.state.holder.current.name
+        name = holder_of(request).current.name
     except NotReadyError as error:  # the browser asks again by itself
         return PlainTextResponse(f"{error}\n", 503, {"refresh": "1", "retry-after": "1"})
-    return HTMLResponse(TEMPLATES.get_template("page.html").render(name=name, version=ndpp.__version__))
+    names = list(request.app.state.holders)
+    others = [(one, f".{place(one)}" if "ndpp.model" not in request.scope else f"../..{place(one)}") for one in names]
+    shown = {
+        "name": name,
+        "models": others if len(names) > 1 else [],
+        "here": request.scope.get("ndpp.model", names[0]),
+    }
+    return HTMLResponse(TEMPLATES.get_template("page.html").render(shown, version=ndpp.__version__))
 
 
 @router.get("/docs")

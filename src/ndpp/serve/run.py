@@ -163,7 +163,8 @@ def run(settings: Settings) -> None:
         "timeout_graceful_shutdown": GRACE_SECONDS + LAST_SECONDS,
         "timeout_worker_healthcheck": START_SECONDS,
     }
-    load_header(Path(settings.path))  # what is no model at all is an error now, not when all of it is read
+    for own in settings.by_name().values():
+        load_header(Path(own.path))  # what is no model at all is an error now, not when all of it is read
     if settings.token_file is not None:
         read_token(Path(settings.token_file))
     for path in settings.files:
@@ -202,7 +203,7 @@ def _listening(settings: Settings) -> socket.socket:
             f"cannot listen at {shown}:{settings.port}: {why if taken else error.strerror or error}"
         ) from None
     logging.config.dictConfig(CONFIG)
-    event(
-        "listening", url=f"http://{shown}:{bound.getsockname()[1]}/", model=str(settings.path), workers=settings.workers
-    )
+    about: dict[str, Any] = {"url": f"http://{shown}:{bound.getsockname()[1]}/", "model": str(settings.path)}
+    about |= {"more": list(map(str, settings.more))} if settings.more else {}
+    event("listening", **about, workers=settings.workers)
     return bound

@@ -225,6 +225,19 @@ class ModelAnswer(Description):
     """How many customers the server knows; null if requests cannot name any."""
 
 
+class ModelPlace(BaseModel):
+    """A model of the server, and the path below which it is asked."""
+
+    name: str
+    path: str
+
+
+class ModelsAnswer(BaseModel):
+    """The models of the server, the first of which is asked without a name, too."""
+
+    models: list[ModelPlace]
+
+
 class Problem(BaseModel):
     """A problem document, RFC 9457."""
 
