@@ -28,11 +28,81 @@ NAME_WIDTH = 40
 """Characters of a name on the screen."""
 
 
+class NamedLabel(str):
+    """The label of an item, with the name that people read in its place: everything else takes it for the label.
+
+    Examples
+    --------
+    >>> milk = NamedLabel("4710908", "Whole milk")
+    >>> milk == "4710908", called(milk), in_full(milk), called("tea")
+    (True, 'Whole milk', 'Whole milk (4710908)', 'tea')
+    """
+
+    __slots__ = ("name",)
+    name: str
+
+    def __new__(cls, label: str, name: str) -> NamedLabel:
+        """Return the label, with a name."""
+        made = super().__new__(cls, label)
+        made.name = name
+        return made
+
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
+        return str(self), self.name
+
+    def __deepcopy__(self, memo: object) -> NamedLabel:
+        return self
+
+
+def called(item: object) -> str:
+    """Return what people call an item: its name, where it has one."""
+    return item.name if isinstance(item, NamedLabel) else str(item)
+
+
+def in_full(value: object) -> str:
+    """Return a value as tables for people have it: an item by its name and its label."""
+    return f"{value.name} ({value})" if isinstance(value, NamedLabel) else str(value)
+
+
+def names_in(value: object) -> dict[str, str]:
+    """Return the names of all items in dictionaries and lists, by label."""
+    if isinstance(value, NamedLabel):
+        return {str(value): value.name}
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return {
+        label: name for part in parts if not isinstance(part, float | int) for label, name in names_in(part).items()
+    }
+
+
+def with_names(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an answer with the names of its items, by label, if any of them has one."""
+    names = names_in(data)
+    return {**data, "names": names} if names else data
+
+
 class Table(NamedTuple):
     """Column names and the lines below them."""
 
     header: Sequence[str]
     lines: Sequence[Sequence[object]]
+
+    def with_names(self) -> Table:
+        """Return the table with the names of items in a column of their own beside that of their labels.
+
+        Examples
+        --------
+        >>> Table(["item", "score"], [[NamedLabel("4710908", "Whole milk"), 0.5], ["tea", 0.4]]).with_names().header
+        ['item', 'name', 'score']
+        """
+        header: list[str] = []
+        columns: list[Sequence[object]] = []
+        for title, values in zip(self.header, zip(*self.lines)):
+            header.append(title)
+            columns.append(values)
+            if any(isinstance(value, NamedLabel) for value in values):
+                header.append("name" if title == "item" else f"{title}_name")
+                columns.append([value.name if isinstance(value, NamedLabel) else None for value in values])
+        return Table(header, list(zip(*columns))) if len(header) > len(self.header) else self
 
     def to_csv(self) -> str:
         """Return the table as CSV, with six significant digits.
@@ -64,7 +134,7 @@ class Shown:
 
     def to_frame(self, backend: str | None = None) -> Any:
         """Return the table as a data frame of pandas, polars or pyarrow."""
-        header, rows = self.table()
+        header, rows = Table(*self.table()).with_names()
         return to_frame(dict(zip(header, zip(*rows) if rows else [()] * len(header))), backend)
 
     def __repr__(self) -> str:
@@ -90,13 +160,14 @@ def plain(value: object) -> object:
 
 
 def to_json(value: object) -> str:
-    """Return strict JSON, with null for numbers that are not finite.
+    """Return strict JSON, with null for numbers that are not finite, and with the names of items, if they have any, as ``names``.
 
     Examples
     --------
     >>> to_json({"a": np.float64("nan"), "b": (np.int64(3), "ä")})
     '{"a": null, "b": [3, "ä"]}'
     """
+    value = with_names(value) if isinstance(value, Mapping) else value
     finite = json.loads(json.dumps(value, default=plain), parse_constant=lambda word: None)
     return json.dumps(finite, ensure_ascii=False, allow_nan=False)
 
@@ -141,7 +212,7 @@ def _cells(header: Sequence[str], lines: Sequence[Sequence[object]]) -> tuple[li
     shown = lines[:SHOWN_ROWS]
     numeric = [all(isinstance(line[i], int | float | None) for line in shown) for i in range(len(header))]
     cells = [
-        [f"{value:.4g}" if isinstance(value, float) else printable(str(value), NAME_WIDTH) for value in line]
+        [f"{value:.4g}" if isinstance(value, float) else printable(in_full(value), NAME_WIDTH) for value in line]
         for line in shown
     ]
     return [list(header), *cells], numeric, len(lines) - len(shown)

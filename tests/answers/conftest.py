@@ -11,6 +11,7 @@ import pytest
 
 import ndpp
 from doors import LAWS, Asked, customers_of, write_tables
+from ndpp.answers import ItemTable
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +29,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple
         found = {}
         for name, make in LAWS.items():
             law, path = make(), folder / f"{name}.safetensors"
-            ndpp.save(law, path)
+            ndpp.save(law, path, metadata=ItemTable.read(folder / "products.csv", law).attach())
             customers_of(law).save(path.with_suffix(".customers"))
             files = {
                 "category_of": folder / "categories.csv", "table": folder / "products.csv",

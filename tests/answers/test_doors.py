@@ -8,7 +8,8 @@ import pytest
 
 pytest.importorskip("httpx", reason="needs httpx: pip install 'ndpp[dev]'")
 
-from doors import BY_NAME, CONDITIONS, LAWS, QUESTIONS, Asked, Condition, Question, ask, close
+from doors import BASKET, BY_NAME, CONDITIONS, LAWS, NAMES, QUESTIONS, Asked, Condition, Question, ask, close
+from ndpp import answers
 
 PAIRS = tuple(
     pair
@@ -65,3 +66,16 @@ def test_a_service_that_does_not_hear_a_condition_is_rejected(model: Asked, ques
     found = ask(model, "service", question, (BY_NAME["nothing"],))
     with pytest.raises(AssertionError):
         close(found, {key: expected[key] for key in found})
+
+
+@pytest.mark.parametrize("model", ["mixture"], indirect=True)
+@pytest.mark.parametrize("door", ["answers", "command", "service", "batch"])
+def test_every_door_tells_the_names_of_items_and_is_asked_by_them(model: Asked, door: str):
+    question = next(one for one in QUESTIONS if one.batch is not None and door in one.doors)
+    found = ask(model, door, question, [BY_NAME["names"]])
+    listed = {one["item"] for one in found["items"]}
+    assert not listed & {*BASKET, "coffee"}  # labels, of what is not in the basket
+    assert found["names"].items() <= NAMES.items()
+    assert listed - {"tea"} <= found["names"].keys()
+    by_label = answers.recommend(model.prepared, [*BASKET, "coffee"], n=6)
+    assert [one["item"] for one in found["items"]] == [one.item for one in by_label.items]

@@ -104,3 +104,55 @@ def test_usage(call, shop):
     done = call("items", shop / "shop", "--remove", shop / "gone", "-o", shop / "x", "--unknown", "skip")
     assert done.code == 0
     assert "skipped 1 unknown item" in done.err
+
+
+def test_a_table_of_names_stays_in_the_model(call, shop):
+    """Attached, read by all commands, and kept when items get other codes, enter and leave."""
+    first, second, third = ndpp.load(shop / "shop").labels[:3]
+    table = f"item,name,price\n{first},Penne,1\n{second},Basmati,2\n{third},Udon,3\n"
+    done, output = change(call, shop, table=table, rename=f"old,new\n{first},4710\n")
+    assert done.code == 0, done.err
+    named = call("items", output, "--table", shop / "table.csv", "-o", shop / "again.safetensors")
+    assert named.code == 0
+    assert "Penne" not in call("info", shop / "again.safetensors", "--top", 20).out  # 4710 is not in the table
+    change(call, shop, table=table.replace(first, "4710"), rename=f"old,new\n{first},4710\n")
+    (shop / "rename.csv").write_text("old,new\n4710,4711\n")
+    (shop / "remove.txt").write_text(f"{second}\n")
+    words = ["--rename", shop / "rename.csv", "--remove", shop / "remove.txt", "-o", shop / "last.safetensors"]
+    assert call("items", output, *words).code == 0
+    info = call("info", shop / "last.safetensors", "--top", 20)
+    assert "Penne" in info.out
+    assert "Basmati" not in info.out
+    assert "item table" in info.out
+    assert "table.csv: name, price" in info.out
+    found = call("recommend", shop / "last.safetensors", "--given", "penne", "-n", 20)
+    assert f"Udon ({third})" in found.out
+    assert call("recommend", shop / "last.safetensors", "--given", 4711, "-n", 20).out == found.out
+    data = call("recommend", shop / "last.safetensors", "-g", "penne", "-n", 20, "--json").json
+    assert data["names"] == {third: "Udon"}
+    csv = call("recommend", shop / "last.safetensors", "-g", "penne", "-n", 20, "-o", shop / "r.csv")
+    assert csv.code == 0
+    assert f",{third},Udon," in (shop / "r.csv").read_text()
+    drawn = call(
+        "sample", shop / "last.safetensors", "-n", 3, "--given", "Penne", "--limit", "name:Udon<=0", "--seed", 1
+    )
+    assert drawn.code == 0, drawn.err
+    assert all(line.split("\t")[0] == "4711" or "4711" in line for line in drawn.out.splitlines())
+    assert "goes with Penne" in call("related", shop / "last.safetensors", "Penne").out
+    assert "unknown label 'Pene'; did you mean 'Penne'?" in call("related", shop / "last.safetensors", "Pene").err
+
+
+def test_names_of_a_table_are_read_as_they_are_written(call, shop):
+    first, second = ndpp.load(shop / "shop").labels[:2]
+    (shop / "names.csv").write_text(
+        f"item,name\n{first},Salt, pepper\n".replace("Salt, pepper", '"Salt, pepper"') + f"{second},Twin\n"
+    )
+    words = ["recommend", shop / "shop", "--table", shop / "names.csv", "-n", 3, "--json"]
+    assert call(*words, "--given", "salt, pepper").json == call(*words, "--given", first).json
+    (shop / "names.csv").write_text(f"item,name\n{first},Twin\n{second},Twin\n")
+    told = call(*words, "--given", "twin")
+    assert told.code == 1
+    assert f"'twin' is the name of 2 items; say which by its label: {first}, {second}" in told.err
+    (shop / "report.html").unlink(missing_ok=True)
+    assert call("report", shop / "shop", "--table", shop / "names.csv", "-o", shop / "report.html").code == 0
+    assert f'Twin <small class="code">{first}</small>' in (shop / "report.html").read_text()

@@ -185,8 +185,9 @@ def test_wrong_tables_are_said(call, shop, tmp_path, table, told):
 
 def test_what_does_not_go_together(call, shop):
     table = ["--table", shop / "products.csv"]
-    assert call("sample", shop / "model", *table).code == 2
-    assert call("sample", shop / "model", "--limit", "drinks=1").code == 2
+    alone = call("sample", shop / "model", "--limit", "drinks=1")
+    assert alone.code == 1
+    assert "need a table of the items. Name one with --table" in alone.err
     assert call("sample", shop / "model", "-k", 2, "--sampler", "walk", "--limit", "drinks=1", *table).code == 2
     lower = call("recommend", shop / "model", "--limit", "drinks=1", *table)
     assert "--limit can only bound recommendations from above, and 'drinks': exactly 1 of 2 items asks for" in lower.err

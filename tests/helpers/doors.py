@@ -24,6 +24,8 @@ from ndpp.datasets import shelf_kernel
 from servers import post, trips
 
 BASKET = ["bread", "jam"]
+NAMES = {label: f"Fine {label}" for label in shelf_kernel().labels or () if label != "tea"}
+"""What people call items, in the table that is part of the model files; one item has no name."""
 CATEGORY_OF = {label: label[0] for label in shelf_kernel().labels or ()} | {"oat drink": "o"}
 """Categories by label, one of them of an item that no model knows."""
 HISTORY = [["tea", "jam"], ["tea", "rice"], ["tea", "jam", "butter"]]
@@ -67,8 +69,8 @@ def customers_of(law: Any) -> ndpp.Customers:
 
 def write_tables(folder: Path) -> None:
     """Write what commands and servers read."""
-    rows = "".join(f"{item},{name},{len(item)}.5\n" for item, name in CATEGORY_OF.items())
-    (folder / "products.csv").write_text(f"item,category,price\n{rows}")
+    rows = "".join(f"{item},{NAMES.get(item, '')},{kind},{len(item)}.5\n" for item, kind in CATEGORY_OF.items())
+    (folder / "products.csv").write_text(f"item,name,category,price\n{rows}")
     (folder / "categories.csv").write_text(
         "item,category\n" + "".join(f"{item},{name}\n" for item, name in CATEGORY_OF.items())
     )
@@ -118,9 +120,8 @@ class Asked:
 
     @cached_property
     def prepared(self) -> answers.Prepared:
-        """The model as the server has it: with a table of the items and customers."""
-        table = answers.ItemTable.read(self.path.parent / "products.csv", self.law)
-        return answers.Prepared(self.law, table, customers=self.customers)
+        """The model as the server has it: with a table of the items, which is a part of its file, and customers."""
+        return answers.Prepared(self.law, customers=self.customers, metadata=ndpp.load_metadata(self.path))
 
     @cached_property
     def customers(self) -> ndpp.Customers:
@@ -191,6 +192,7 @@ CONDITIONS = (
     Condition("history", "ld", {"history": HISTORY}, (*CUSTOMERS, "--history", "{folder}/history.txt"),
               library={"customer": lambda model: model.customers.person(history=HISTORY)}, not_at=("batch",)),
     Condition("size", "d", {"size": 4}, ("--size", 4)),
+    Condition("names", "lrdp", {}, (), also=(NAMES["coffee"].upper(),), not_at=("library",)),
     Condition("unknown", "lrdp", {"unknown": "skip"}, ("--unknown", "skip"), also=("oat drink",), not_at=("library",)),
     Condition("damping", "l", {"damping": 0.5}, ("--damping", 0.5)),
     Condition("support", "l", {"support": 0.2}, ("--support", 0.2)),
@@ -239,7 +241,8 @@ def of_list(ranking: str | None, why: bool) -> Question:
         return {"best": list(found.labels), "scores": found.scores.tolist()}
 
     def read(printed: Any) -> dict[str, Any]:
-        return {"ranking": printed["ranking"], "meaning": printed["meaning"], "items": printed["recommendations"][0]}
+        shared = {name: printed[name] for name in ("ranking", "meaning", "names")}
+        return shared | {"items": printed["recommendations"][0]}
 
     words = ("recommend", "-n", 6, *(("--ranking", ranking) if ranking else ()), *(("--why",) if why else ()))
     name = f"recommend by {ranking}" if ranking else "recommend and say why" if why else "recommend"
@@ -252,14 +255,15 @@ def of_reason(ranking: str) -> Question:
 
     def by_answers(model: Any, basket: list[str], said: dict[str, Any]) -> dict[str, Any]:
         found = told(answers.why(model, basket, "tea", ranking=ranking, **said))
-        return found | {"reason": {key: value for key, value in found.items() if key != "skipped"}}
+        return found | {"reason": {key: value for key, value in found.items() if key not in ("skipped", "names")}}
 
     words = ("recommend", "--only", "tea", "--why", "--ranking", ranking, "--support", 0)
     asked = {"item": "tea", "ranking": ranking}
-    return Question(
-        f"why by {ranking}", "r", by_answers, None, words, lambda printed: {"reason": printed["recommendations"][0][0]},
-        ("why", asked),
-    )  # fmt: skip
+
+    def read(printed: Any) -> dict[str, Any]:
+        return {"reason": printed["recommendations"][0][0], "names": printed["names"]}
+
+    return Question(f"why by {ranking}", "r", by_answers, None, words, read, ("why", asked))
 
 
 def of_draws(name: str, has_basket: bool) -> Question:

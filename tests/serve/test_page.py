@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ndpp
+from ndpp.answers import ItemTable
 from ndpp.baskets.orders import Orders
 from ndpp.serve.app import create_app
 from ndpp.serve.model import Settings
@@ -674,6 +675,44 @@ def test_answers_in_a_context(browser, mixture, tmp_path):
         expect(other.get_by_label("hour", exact=True)).to_have_value("")
         assert errors == []
         context.close()
+
+
+def test_names_are_shown_beside_codes_and_found(browser, mixture, tmp_path):
+    """Codes in the address and in requests; names wherever a person reads, also in what was there before any answer."""
+    codes = {label: str(4710908131500 + i) for i, label in enumerate(mixture.labels)}
+    law = ndpp.Mixture([one.rename(codes) for one in mixture.components], mixture.weights)
+    rows = "".join(
+        f"{code},{label.title()} <{code[-2:]}>,{label[0]}\n" for label, code in codes.items() if label != "tea"
+    )
+    (tmp_path / "products.csv").write_text(f"item,name,kind\n{rows}")
+    ndpp.save(law, tmp_path / "m", metadata=ItemTable.read(tmp_path / "products.csv", law).attach())
+
+    def named(label: str) -> str:
+        return f"{label.title()} <{codes[label][-2:]}>"
+
+    with serving(create_app(Settings(tmp_path / "m"))) as url:
+        page, errors = browser.new_page(reduced_motion="reduce"), []
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.set_default_timeout(PATIENCE)
+        page.goto(f"{url}/?item={codes['bread']}&item={codes['tea']}")
+        expect(page.locator("#basket bdi")).to_have_text([f"{named('bread')} {codes['bread']}", codes["tea"]])
+        expect(page.locator("#basket .code")).to_have_text(codes["bread"])
+        expect(page.locator("#basket").get_by_role("button", name=f"Remove {named('bread')}")).to_be_visible()
+        butter = page.locator("#next .row", has_text=named("butter"))
+        expect(butter.locator("a")).to_have_text(f"{named('butter')} {codes['butter']}")
+        expect(page.locator("#missions h3").first).to_have_text(re.compile(r"^[\w ]+ <\d\d> and [\w ]+ <\d\d>$"))
+        expect(page.locator("#missions .code")).to_have_count(0)
+        for typed, found in (("jam", "jam"), (codes["pesto"], "pesto")):
+            type_and_choose(page, typed)
+            expect(page.locator("#basket bdi").last).to_have_text(f"{named(found)} {codes[found]}")
+        assert page.url.endswith("?" + "&".join(f"item={codes[name]}" for name in ("bread", "tea", "jam", "pesto")))
+        butter.locator("a").click()
+        expect(page.locator("#product-title")).to_have_text(f"{named('butter')} {codes['butter']}")
+        page.goto(f"{url}/?item={codes['bread']}#compare?item={codes['rice']}")
+        expect(page.locator("#other bdi")).to_have_text(f"{named('rice')} {codes['rice']}")
+        filled(page)
+        assert errors == []
+        page.close()
 
 
 def test_missions_are_shown_as_text(browser, mixture, tmp_path):

@@ -7,6 +7,8 @@ mixture, they are of a kind if they belong to the same missions: their profiles 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ndpp._types import FloatArray, IntArray
@@ -20,8 +22,8 @@ WIDTH = 0.1
 """Difference of cosines by which a neighbour counts e times less."""
 
 
-def draw_map(law: Law, n: int, missions: tuple[Mission, ...]) -> Map:
-    """Return a map of the ``n`` most popular items. O(n_items · r² + n³)."""
+def draw_map(law: Law, n: int, missions: tuple[Mission, ...], labels: Sequence[str] | None) -> Map:
+    """Return a map of the ``n`` most popular items, by these labels. O(n_items · r² + n³)."""
     p = law.popularity
     items = np.argsort(-p, kind="stable")[: check_count(n, "n", least=1)]
     items = items[p[items] > 0]
@@ -34,7 +36,7 @@ def draw_map(law: Law, n: int, missions: tuple[Mission, ...]) -> Map:
         rows = rows / np.where(norms > 0, norms, 1.0)
         places = _layout(rows @ rows.T).round(4)
     columns = p[items].clip(0.0, 1.0).tolist(), *places.T.tolist(), _typical_of(law, inclusions, missions)
-    return Map(tuple(map(Place, names_of(law, items), *columns)))
+    return Map(tuple(map(Place, names_of(labels, items), *columns)))
 
 
 def _typical_of(law: Law, inclusions: FloatArray, missions: tuple[Mission, ...]) -> list[str | None]:

@@ -11,12 +11,13 @@ of the item in baskets of the mission and q that in all baskets: lift alone woul
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain, count
 
 import numpy as np
 
+from ndpp._show import called
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count
 from ndpp.answers.records import Mission, Typical, names_of
@@ -28,14 +29,18 @@ SHORTEST = 3
 """Letters of a word that may name a mission, at least."""
 
 
-def find_missions(law: Law, n: int | None, n_items: int) -> tuple[Mission, ...]:
-    """Return at most ``n`` missions of a law; see :func:`ndpp.answers.missions`."""
+def find_missions(law: Law, n: int | None, n_items: int, labels: Sequence[str] | None) -> tuple[Mission, ...]:
+    """Return at most ``n`` missions of a law, with items by these labels; see :func:`ndpp.answers.missions`."""
     n_items = check_count(n_items, "n_items", least=1)
     n_groups = len(law.weights) if n is None else check_count(n, "n", least=1)
     inclusions = law.component_inclusions()
     groups = merged(law.weights, inclusions, n_groups)
     shares = np.array([law.weights[group].sum() for group in groups])
-    own = [_mission(law, inclusions, groups[g], n_items) for g in np.argsort(-shares, kind="stable") if shares[g] > 0]
+    own = [
+        _mission(law, inclusions, groups[g], n_items, labels)
+        for g in np.argsort(-shares, kind="stable")
+        if shares[g] > 0
+    ]
     return tuple(replace(mission, name=name) for mission, name in zip(own, _distinct(own)))
 
 
@@ -59,16 +64,16 @@ def merged(weights: FloatArray, inclusions: FloatArray, n_groups: int) -> list[I
     return groups
 
 
-def _mission(law: Law, inclusions: FloatArray, group: IntArray, n_items: int) -> Mission:
+def _mission(law: Law, inclusions: FloatArray, group: IntArray, n_items: int, labels: Sequence[str] | None) -> Mission:
     share, overall = float(law.weights[group].sum()), law.popularity
     inside = law.weights[group] @ inclusions[group] / share
     ratio = np.divide(inside, overall, out=np.ones_like(inside), where=overall > 0)
     gain = inside * np.log(np.maximum(ratio, 1e-300))
     best = np.argsort(-gain, kind="stable")[: max(n_items, NAMED)]
     best = best[(gain[best] > 0) | (best == best[0])]
-    typical = tuple(map(Typical, names_of(law, best), inside[best].clip(0.0, 1.0).tolist(), ratio[best].tolist()))
+    typical = tuple(map(Typical, names_of(labels, best), inside[best].clip(0.0, 1.0).tolist(), ratio[best].tolist()))
     given = law.names[group[0]] if law.names is not None and len(group) == 1 else None
-    name = name_of(str(one.item) for one in typical[:NAMED]) if given is None else given
+    name = name_of(called(one.item) for one in typical[:NAMED]) if given is None else given
     components = tuple(np.sort(group).tolist())
     return Mission(name, min(share, 1.0), float(inside.sum()), typical[:n_items], components)
 
@@ -92,7 +97,7 @@ def _distinct(found: list[Mission]) -> list[str]:
     """Return the names; one that was taken is followed by another item or, if all are taken, a number."""
     names: list[str] = []
     for mission in found:
-        items = [str(one.item).strip() for one in mission.items]
+        items = [called(one.item).strip() for one in mission.items]
         longer = [f"{mission.name}: {item}" for item in items if item not in mission.name]
         tries = chain([mission.name], longer, (f"{mission.name} ({i})" for i in count(2)))
         names.append(next(name for name in tries if name not in names))

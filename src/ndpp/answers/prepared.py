@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from ndpp._show import NamedLabel, called
 from ndpp._types import FloatArray, IntArray, cached_property
 from ndpp._validation import check_items, check_values
 from ndpp.answers.atlas import draw_map
 from ndpp.answers.conditions import Names
 from ndpp.answers.mission import find_missions
 from ndpp.answers.records import Item, Map, Mission, names_of
-from ndpp.answers.search import LabelIndex
+from ndpp.answers.search import LabelIndex, folded
 from ndpp.answers.table import ItemTable
 from ndpp.baskets.labels import word_of
 from ndpp.customers import Customers
 from ndpp.customers.people import Customer
-from ndpp.errors import InvalidInputError
+from ndpp.errors import InvalidInputError, UnknownLabelError
 from ndpp.laws.ask import Ask, Factors
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit
@@ -33,6 +34,8 @@ MEMORY = 2**30
 """Most bytes of matrices that the sampler of a model keeps."""
 N_ADDED = 6
 """Items that are often added to a basket. What is prepared for it serves four to eight."""
+CLEAR = 5
+"""Items of one name that a message lists, at most."""
 KEPT = 4
 """Conditions, and customers, whose laws are kept; what they prepare is part of the memory of the model."""
 
@@ -95,8 +98,9 @@ class Prepared:
     """A law, and what many answers share; each part is computed when first needed. Threads may share it.
 
     Every question of :mod:`ndpp.answers` takes one in place of a law: ``model = answers.Prepared(law)`` answers the second question faster.
-    With a ``table`` of its items, questions take limits in words. ``boost``, factors as in ``law.tilt``, is part of every question about
-    what to buy: recommendations, their reasons and draws. With ``customers`` (:class:`ndpp.Customers`) such questions may name one.
+    With a ``table`` of its items, by default that of ``metadata`` (``ndpp.load_metadata``), people read names and may ask by them, and
+    questions take limits in words. ``boost``, factors as in ``law.tilt``, is part of every question about what to buy: recommendations,
+    their reasons and draws. With ``customers`` (:class:`ndpp.Customers`) such questions may name one.
     """
 
     factors: FloatArray | None = None
@@ -107,8 +111,12 @@ class Prepared:
         table: ItemTable | None = None,
         boost: Factors | None = None,
         customers: Customers | None = None,
+        *,
+        metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        self.law, self.table, self.customers = Law.required(model), table, customers
+        self.law, self.customers = Law.required(model), customers
+        self.table = ItemTable.attached(metadata or {}, self.law) if table is None else table
+        self.labels = self.law.labels if self.table is None else self.table.labels
         self._lock = threading.RLock()
         self._laws: dict[Hashable, Kept] = {}
         self._of_customers: dict[Hashable, Kept] = {}
@@ -122,10 +130,13 @@ class Prepared:
     # -- names ---------------------------------------------------------------------------------------------------------------
 
     def ids(self, items: Names, argument: str = "basket", skipped: list[Item] | None = None) -> IntArray:
-        """Return the ids of distinct items: a string is a label, an integer an id, also in one list.
+        """Return the ids of distinct items: a string is a label or, where no label is so spelled, a name; an integer is an id.
 
-        Items that are not in the catalogue raise an error, or are left out and added to ``skipped`` if it is given.
+        A name must be that of one item. Items that are not in the catalogue raise an error, or are left out and added to ``skipped`` if it
+        is given.
         """
+        if self._by_name and not isinstance(items, str | np.ndarray):
+            items = [self._by_label(item) for item in items]
         if skipped is not None and not isinstance(items, str):
             catalogue = self.law.catalogue
             skipped += [item for item in items if item not in catalogue]
@@ -134,11 +145,39 @@ class Prepared:
         if 0 < len(labels) < len(items):
             known = dict(zip(labels, self.law.ids(labels).tolist()))
             items = [known[item] if isinstance(item, str) else item for item in items]
-        return check_items(items, self.law, argument)
+        try:
+            return check_items(items, self.law, argument)
+        except UnknownLabelError as unknown:
+            if self._by_name:  # similar names are more likely than similar codes
+                unknown = UnknownLabelError(unknown.label, list(map(called, self.labels or ())))
+                meant = (label for name in unknown.suggestions for label in self.labels or () if called(label) == name)
+                unknown.suggestions = tuple(dict.fromkeys(meant))
+            raise unknown from None
+
+    def knows(self, word: str) -> bool:
+        """Return whether an item is so called, by its label or its name."""
+        return word in self.law.catalogue or folded(word) in self._by_name
+
+    @once
+    def _by_name(self) -> dict[str, list[int]]:
+        """The items of each name, without case and accents."""
+        found: dict[str, list[int]] = {}
+        for i, label in enumerate(self.labels or ()):
+            if isinstance(label, NamedLabel):
+                found.setdefault(folded(label.name), []).append(i)
+        return found
+
+    def _by_label(self, item: int | str) -> int | str:
+        """Return an item that is called by its name by its label; anything else as it is."""
+        found = self._by_name.get(folded(item), []) if isinstance(item, str) and item not in self.law.catalogue else []
+        if len(found) > 1:
+            such = ", ".join(map(str, self.names(found[:CLEAR]))) + ", …" * (len(found) > CLEAR)
+            raise InvalidInputError(f"{item!r} is the name of {len(found)} items; say which by its label: {such}")
+        return self.names(found)[0] if found else item
 
     def names(self, items: Sequence[int] | IntArray, *, ids: bool = False) -> list[Item]:
-        """Return items as labels, or as ids if these are wanted or there are no labels."""
-        return names_of(self.law, items, ids=ids)
+        """Return items as labels, with names where there are any, or as ids if these are wanted or there are no labels."""
+        return names_of(None if ids else self.labels, items)
 
     def limits(self, limits: Limit | str | Sequence[Limit | str], possible: IntArray | None = None) -> list[Limit]:
         """Return limits on baskets of ``possible`` items, by default of all; those in words by the table."""
@@ -161,7 +200,7 @@ class Prepared:
         if boost is not None and len(boost):
             if isinstance(boost, Mapping):
                 catalogue = self.law.catalogue
-                named: dict[int | str, float] = dict(boost.items())
+                named = {self._by_label(item): factor for item, factor in boost.items()}
                 if self.law.labels is None:  # JSON has no numbers for keys
                     named = {int(item) if str(item).isdecimal() else item: factor for item, factor in named.items()}
                 items = self.ids(list(named), "boost", skipped)
@@ -259,7 +298,7 @@ class Prepared:
     @once
     def missions(self) -> tuple[Mission, ...]:
         """The missions of a mixture, similar components merged, largest first; a kernel has none."""
-        return find_missions(self.law, MISSIONS, TYPICAL) if len(self.law.weights) > 1 else ()
+        return find_missions(self.law, MISSIONS, TYPICAL, self.labels) if len(self.law.weights) > 1 else ()
 
     @once
     def sizes(self) -> FloatArray | None:
@@ -272,10 +311,15 @@ class Prepared:
 
     @once
     def index(self) -> LabelIndex:
-        """The names of the catalogue, to search in."""
-        return LabelIndex(list(map(str, self.names(range(self.law.n_items)))), self.law.popularity)
+        """The names and labels of the catalogue, to search in."""
+        return LabelIndex([_searched(one) for one in self.names(range(self.law.n_items))], self.law.popularity)
 
     @once
     def map(self) -> Map:
         """The map of the catalogue."""
-        return draw_map(self.law, MAPPED, self.missions)
+        return draw_map(self.law, MAPPED, self.missions, self.labels)
+
+
+def _searched(item: Item) -> str:
+    """Return what a search looks at: the name of an item, if it has one, and its label."""
+    return f"{item.name} {item}" if isinstance(item, NamedLabel) else str(item)

@@ -286,6 +286,7 @@ def probability(
     unknown: str = "error",
     context: Mapping[str, object] | None = None,
     mission: str | None = None,
+    ids: bool = False,
 ) -> r.Likelihood:
     """Return how likely a basket is, and its probable missions; ``unknown``, ``context`` and ``mission`` are as in :func:`recommend`."""
     heard = Heard.of(model, basket, unknown=unknown, context=context, mission=mission)
@@ -308,18 +309,20 @@ def probability(
         size_probability=None if sizes is None else _share(of_size),
         at_most=None if sizes is None else _share(sizes[: size + 1].sum()),
         missions=_probable(own, law, given),
+        basket=tuple(own.names(given, ids=ids)),
         skipped=heard.skipped,
     )
 
 
 def _probable(own: Prepared, law: Law, given: IntArray) -> tuple[r.MissionShare, ...]:
-    """Return the probable missions of a basket, at most five."""
+    """Return the probable missions of a basket."""
     if not own.missions:
         return ()
     chances: FloatArray = np.asarray(law.responsibilities(given))
     shares = [(float(chances[list(one.components)].sum()), one.name) for one in own.missions]
-    probable = sorted(shares, reverse=True)[:5]
-    return tuple(r.MissionShare(name, _share(share)) for share, name in probable if share > PROBABLE)
+    return tuple(
+        r.MissionShare(name, _share(share)) for share, name in sorted(shares, reverse=True) if share > PROBABLE
+    )
 
 
 def missions(model: object, *, n: int | None = MISSIONS, n_items: int = 6) -> tuple[r.Mission, ...]:
@@ -339,7 +342,7 @@ def missions(model: object, *, n: int | None = MISSIONS, n_items: int = 6) -> tu
     pasta and pesto: 60.0% of baskets, 1.4 items on average. Typical: pasta (1.5×), pesto (1.4×)
     beer and crisps: 40.0% of baskets, 1.6 items on average. Typical: beer (2.1×), crisps (2.1×)
     """
-    return find_missions(Prepared.of(model).law, n, n_items)
+    return find_missions((own := Prepared.of(model)).law, n, n_items, own.labels)
 
 
 def describe(model: object, *, n: int = 5, sizes: bool = True) -> r.Description:
@@ -390,7 +393,7 @@ def map_of(model: object, *, n: int = MAPPED) -> r.Map:
     ['bread', 'butter', 'tomato sauce', 'pasta']
     """
     own = Prepared.of(model)
-    return own.map if n == MAPPED else draw_map(own.law, n, own.missions)
+    return own.map if n == MAPPED else draw_map(own.law, n, own.missions, own.labels)
 
 
 def search(model: object, query: str = "", *, limit: int = 20, offset: int = 0, ids: bool = False) -> r.Found:

@@ -1,6 +1,7 @@
 """Answers as records. The command prints them, the service sends them, and its OpenAPI document is made from them.
 
-Items go by their labels, or by their ids if the model has no labels or ids are asked for.
+Items go by their labels, or by their ids if the model has no labels or ids are asked for. Labels carry the names of a table of the items
+(``ndpp._show.NamedLabel``), which people read; JSON has these as ``names``, by label.
 """
 
 from __future__ import annotations
@@ -11,19 +12,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ndpp._show import Shown, to_json
+from ndpp._show import Shown, called, to_json
 from ndpp._types import IntArray
-from ndpp._validation import Catalogued
 
 Item = int | str
 SHOWN = 6
 """Typical items in the line of a mission."""
 
 
-def names_of(law: Catalogued, items: Sequence[int] | IntArray, *, ids: bool = False) -> list[Item]:
-    """Return items of a law as labels, or as ids if these are wanted or there are no labels."""
+def names_of(labels: Sequence[str] | None, items: Sequence[int] | IntArray) -> list[Item]:
+    """Return items as labels, or as ids if there are none."""
     numbers: list[Item] = np.asarray(items, np.int64).tolist()
-    labels = None if ids else law.labels
     return numbers if labels is None else [labels[i] for i in items]
 
 
@@ -232,7 +231,9 @@ class Likelihood(Record):
     at_most: float | None
     """P(|S| ≤ k); null while it is being computed."""
     missions: tuple[MissionShare, ...]
-    """Probable missions of the basket; empty if the model has none."""
+    """Missions of the basket that are at least one percent probable; empty if the model has none."""
+    basket: tuple[Item, ...] = ()
+    """The items of the basket."""
     skipped: tuple[Item, ...] = ()
     """Items of the question that are not in the catalogue and were left out."""
 
@@ -264,7 +265,7 @@ class Mission:
     """The components of the mixture that it consists of."""
 
     def __str__(self) -> str:
-        typical = ", ".join(f"{one.item} ({one.lift:.1f}×)" for one in self.items[:SHOWN])
+        typical = ", ".join(f"{called(one.item)} ({one.lift:.1f}×)" for one in self.items[:SHOWN])
         return f"{self.name}: {self.share:.1%} of baskets, {self.mean_size:.1f} items on average. Typical: {typical}"
 
 

@@ -1,16 +1,22 @@
-"""Limits in words, ``dairy=1..2`` or ``price<=20``, by a table of the items: the command, the service and notebooks read them here."""
+"""A table of the items: their names for people, and limits in words, ``dairy=1..2`` or ``price<=20``.
+
+The command, the service and notebooks read it here. A model file may hold one in its metadata, by label, so that it stays right when items
+enter and leave.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import zlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ndpp._show import NamedLabel
 from ndpp._types import BoolArray, FloatArray, cached_property
 from ndpp._validation import Catalogued
 from ndpp.answers.records import names_of
@@ -21,6 +27,10 @@ from ndpp.baskets.labels import many
 from ndpp.errors import InvalidInputError, similar
 from ndpp.laws.limits import Limit
 
+NAME, PICTURE = "name", "picture"
+"""Columns that describe single items: no limit counts or adds them up."""
+ATTACHED = "item_table"
+"""What the metadata of a model call its table."""
 FORMS = "NAME=2, NAME=1..2, NAME<=2 or NAME>=1"
 LEAST_CODE = 5
 """The least number of digits of codes that are all of one length."""
@@ -52,7 +62,7 @@ class Statistic(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ItemTable:
-    """What a table says about the items of a law: columns of numbers, such as prices, and of words, such as categories.
+    """What a table says about the items of a law: their names, and columns of numbers, such as prices, and of words, such as categories.
 
     Attributes
     ----------
@@ -82,11 +92,42 @@ class ItemTable:
         labels = None if ids else law.labels
         return cls(law, read_columns(source, law.n_items, labels, encoding=encoding), name_of(source))
 
+    @classmethod
+    def attached(cls, metadata: Mapping[str, Any], law: Catalogued) -> ItemTable | None:
+        """Return the table that the metadata of a model hold, None if there is none."""
+        match metadata.get(ATTACHED):
+            case {"file": str(name), "columns": dict(columns)}:
+                keys = _keys(law)
+                return cls(law, {column: list(map(words.get, keys)) for column, words in columns.items()}, name)
+        return None
+
+    def attach(self) -> dict[str, Any]:
+        """Return what makes the table a part of a model, ``ndpp.save(law, path, metadata=table.attach())``."""
+        keys = _keys(self.law)
+        columns = {
+            column: {key: word for key, word in zip(keys, words) if word is not None}
+            for column, words in self.columns.items()
+        }
+        return {ATTACHED: {"file": os.path.basename(self.name), "columns": columns}}
+
+    @cached_property
+    def labels(self) -> tuple[str, ...] | None:
+        """The labels of the law, those of items with a name with it."""
+        if self.law.labels is None or NAME not in self.columns:
+            return self.law.labels
+        both = zip(self.law.labels, self.columns[NAME])
+        return tuple(label if name in (None, label) else NamedLabel(label, name) for label, name in both)
+
+    @property
+    def _countable(self) -> dict[str, list[str | None]]:
+        """The columns that limits may be about."""
+        return {column: words for column, words in self.columns.items() if column not in (NAME, PICTURE)}
+
     @cached_property
     def numbers(self) -> dict[str, FloatArray]:
         """The columns of numbers, NaN where there is none; codes, such as 100205 or 0017, are words."""
         found = {}
-        for column, words in self.columns.items():
+        for column, words in self._countable.items():
             there = {word for word in words if word is not None}
             with suppress(ValueError):
                 if there and not _are_codes(there):
@@ -97,7 +138,7 @@ class ItemTable:
     @cached_property
     def categories(self) -> dict[str, list[str]]:
         """The values of each column of words, sorted."""
-        others = {column: words for column, words in self.columns.items() if column not in self.numbers}
+        others = {column: words for column, words in self._countable.items() if column not in self.numbers}
         return {column: sorted({word for word in words if word is not None}) for column, words in others.items()}
 
     @cached_property
@@ -137,7 +178,7 @@ class ItemTable:
         values = self.numbers[column]
         lacking = np.flatnonzero(np.isnan(values) & (True if possible is None else possible))
         if len(lacking):
-            such = names_of(self.law, lacking[:1], ids=False)[0]
+            such = names_of(self.law.labels, lacking[:1])[0]
             raise InvalidInputError(
                 f"{self.name} has no {column} for {many(len(lacking), 'item')} that may be in a basket, such as {such!r}",
                 advice="Fill it in, or leave such items out with {exclude}",
@@ -171,3 +212,8 @@ class ItemTable:
         close = similar(name.rpartition(":")[2], there, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(there[:8]) or 'nothing but items'}"
         raise InvalidInputError(f"{name!r} is not in {self.name}; {hint}", argument="limits")
+
+
+def _keys(law: Catalogued) -> list[str]:
+    """Return what names items in metadata: labels, or ids where there are none."""
+    return list(law.labels or map(str, range(law.n_items)))

@@ -16,17 +16,18 @@ SHOWN = 8
 """Missions and items that are named, those that changed most."""
 
 
-def changes(law: Law, old: Law, test: Orders | None, *, top: int = 10, seed: int = 0) -> dict[str, Any]:
+def changes(own: answers.Prepared, old: Law, test: Orders | None, *, top: int = 10, seed: int = 0) -> dict[str, Any]:
     """Return what has changed from the old model to the new one; with test orders that have times, hit rates of both by week.
 
     Missions are compared where the new model has the components of the old one, as after an update.
     """
-    names, before = law.labels or range(law.n_items), old.labels or range(old.n_items)
+    law = own.law
+    names, before = own.labels or range(law.n_items), old.labels or range(old.n_items)
     known = dict(zip(before, old.popularity.tolist()))
     items = [(name, known.get(name, 0.0), p) for name, p in zip(names, law.popularity.tolist())]
     missions = []
     if len(law.weights) == len(old.weights) > 1:
-        found = [(one.name, float(old.weights[list(one.components)].sum()), one.share) for one in answers.missions(law)]
+        found = [(one.name, float(old.weights[list(one.components)].sum()), one.share) for one in answers.missions(own)]
         missions = sorted(found, key=lambda one: -abs(one[2] - one[1]))[:SHOWN]
     weeks = [] if test is None else _weeks(law, old, test, top, seed)
     return {

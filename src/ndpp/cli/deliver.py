@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from ndpp._progress import ProgressBar
-from ndpp._show import printable, to_json
+from ndpp._show import in_full, printable, to_json
 from ndpp.answers.records import Drawn, Item
 from ndpp.baskets import Baskets
 from ndpp.baskets import files as basket_files
@@ -94,7 +94,7 @@ class BasketOutput(NamedTuple):
         """Write baskets of ids; ``head`` comes first if the format is JSON."""
         labels, kind, output, starts = self.labels, self.kind, self.writing.output, self.starts
         if labels is not None and output is None and sys.stdout.isatty():
-            labels = tuple(map(printable, labels))
+            labels = tuple(printable(in_full(label) if kind == "text" else label) for label in labels)
         name: Callable[[int], Item] = int if labels is None else labels.__getitem__
         stream: IO[bytes] | IO[str] = sys.stdout.buffer if kind == "parquet" else sys.stdout
         target = stream if output is None else output

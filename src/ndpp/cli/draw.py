@@ -106,11 +106,12 @@ def sample(
       ndpp sample model.safetensors -n 5 --boost factors.csv --customers shop.customers --customer 17
       ndpp sample model.safetensors -n 500 | ndpp evaluate model.safetensors -
     """
-    law = files.load_model(model)
-    target = BasketOutput.checked(writing, law.labels, model, *conditions.files, first=first)
     lists = Lists(conditions, writing.ids, encoding, unknown)
-    fixed = files.item_ids(law, given, ids=writing.ids)
-    heard = lists.heard(law, law.one_basket(fixed))
+    own = lists.open(model)
+    law = own.law
+    target = BasketOutput.checked(writing, own.labels, model, *conditions.files, first=first)
+    fixed = files.item_ids(own, given, ids=writing.ids)
+    heard = lists.heard(own, law.one_basket(fixed))
     allowed, asked = heard.drawing(size)
     request = Request(size, fixed, steps, start, drawing.device)
     ready = prepare(sampler, allowed, request, asked["exclude"], heard.limits)
@@ -152,13 +153,13 @@ def complete(
       ndpp complete model.safetensors half.csv --limit 'price<=20' --table products.csv
       cat half.txt | ndpp complete model.safetensors - --add 1
     """
-    law = files.load_model(model)
-    files.require(size is None or add is None, "use either --size, for the whole basket, or --add, for the new items")
-    target = BasketOutput.checked(writing, law.labels, model, baskets, *conditions.files, first=first)
-    starts = files.given_baskets(law, given, baskets, reading, ids=writing.ids)
-    target = target._replace(starts=Starts(starts, number, from_file=baskets is not None))
     lists = Lists(conditions, writing.ids, reading.encoding, reading.unknown)
-    heard = lists.heard(law, starts)
+    own = lists.open(model)
+    files.require(size is None or add is None, "use either --size, for the whole basket, or --add, for the new items")
+    target = BasketOutput.checked(writing, own.labels, model, baskets, *conditions.files, first=first)
+    starts = files.given_baskets(own, given, baskets, reading, ids=writing.ids)
+    target = target._replace(starts=Starts(starts, number, from_file=baskets is not None))
+    heard = lists.heard(own, starts)
     allowed, _ = heard.drawing(None)
     sizes = [size if add is None else n_given + add for n_given in starts.sizes.tolist()]
     if baskets is not None:

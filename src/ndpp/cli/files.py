@@ -16,6 +16,8 @@ import typer
 
 from ndpp._types import IntArray
 from ndpp._validation import check_items
+from ndpp.answers import ItemTable, Prepared
+from ndpp.answers.records import Item
 from ndpp.baskets import Baskets
 from ndpp.baskets.files import format_of
 from ndpp.baskets.frames import needs_pyarrow
@@ -32,7 +34,7 @@ from ndpp.errors import (
     UnknownItemError,
     UnknownLabelError,
 )
-from ndpp.laws.files import load, load_header
+from ndpp.laws.files import load, load_header, load_metadata
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law as Law
 
@@ -153,6 +155,15 @@ def load_model(path: Path) -> Law:
         raise
 
 
+def load_prepared(
+    path: Path, table: str | None = None, *, ids: bool = False, encoding: str | None = None, law: Law | None = None
+) -> Prepared:
+    """Return the model of a file, or another one in its place, with the table of --table, by default the one that the file holds."""
+    law = load_model(path) if law is None else law
+    found = None if table is None else ItemTable.read(Source(table).target, law, ids=ids, encoding=encoding)
+    return Prepared(law, found, metadata=load_metadata(path))
+
+
 def context_of(at: Sequence[str] | None) -> dict[str, str]:
     """Return the columns and values of --at."""
     for word in at or ():
@@ -184,20 +195,19 @@ def fingerprint(path: Path) -> str:
     return f"{load_header(path).crc32:08x}"
 
 
-def item_ids(kernel: Law, words: Sequence[str] | None, *, ids: bool, unknown: str = "error") -> IntArray:
-    """Return the ids of items named on the command line, "a,b" or "a" "b"; with ``unknown="skip"`` of those that are in the catalogue."""
-    known = set(kernel.labels or ())
-    # A label may contain commas: a word that is a label is not split.
-    names = [name for word in words or () for name in ([word] if word in known else map(str.strip, word.split(",")))]
+def item_ids(own: Prepared, words: Sequence[str] | None, *, ids: bool, unknown: str = "error") -> IntArray:
+    """Return the ids of items on the command line, "a,b" or "a" "b", by label or name; with ``unknown="skip"`` of those that are there."""
+    kernel = own.law
+    # A label may contain commas: a word that is a label, or a name, is not split.
+    names = [name for word in words or () for name in ([word] if own.knows(word) else map(str.strip, word.split(",")))]
     if kernel.labels is not None and not ids:
-        new = [name for name in names if name not in known] if unknown == "skip" else []
-        if new:
-            warnings.warn(
-                f"skipped {many(len(set(new)), 'unknown item')}, such as {new[0]!r}", DataWarning, stacklevel=1
-            )
-            names = [name for name in names if name in known]
+        skipped: list[Item] | None = [] if unknown == "skip" else None
         try:
-            return kernel.ids(names)
+            found = own.ids(list(dict.fromkeys(names)), "items", skipped)
+            if skipped:
+                text = f"skipped {many(len(set(skipped)), 'unknown item')}, such as {skipped[0]!r}"
+                warnings.warn(text, DataWarning, stacklevel=1)
+            return found
         except UnknownLabelError as unknown:
             unknown.advice = "Ids need --ids." if unknown.label.isdigit() else "" if unknown.suggestions else LIST_ITEMS
             if any("," in word for word in words or ()):
@@ -211,13 +221,14 @@ def item_ids(kernel: Law, words: Sequence[str] | None, *, ids: bool, unknown: st
 
 
 def given_baskets(
-    kernel: Law, given: Sequence[str] | None, path: str | None, reading: ReadingFor, *, ids: bool
+    own: Prepared, given: Sequence[str] | None, path: str | None, reading: ReadingFor, *, ids: bool
 ) -> Baskets:
     """Return the baskets of a file, or the one basket of --given."""
     require(path is None or not given, "items come from a file of baskets or from --given, not from both")
+    kernel = own.law
     if path is not None:
         return Source(path, reading).read_for(kernel, ids=ids)
-    found = item_ids(kernel, given, ids=ids, unknown=reading.unknown)
+    found = item_ids(own, given, ids=ids, unknown=reading.unknown)
     return Baskets.from_lists([found], n_items=kernel.n_items, labels=kernel.labels)
 
 

@@ -22,15 +22,17 @@ from typer.models import OptionInfo
 from ndpp import answers
 from ndpp._atomic import WINDOWS, check_writable, one_writer, part_path
 from ndpp._show import Table, printable
+from ndpp.answers import ItemTable
 from ndpp.baskets import Baskets
 from ndpp.baskets.groups import read_groups
 from ndpp.baskets.orders import Orders
 from ndpp.baskets.times import moment
 from ndpp.cli import options as o
-from ndpp.cli.files import OTHER_FORMATS, Law, Source, check_output, require
+from ndpp.cli.files import OTHER_FORMATS, Source, check_output, require
 from ndpp.cli.guard import ALIASES, ARGUMENTS, Interrupted
 from ndpp.cli.output import Report, emit, working
 from ndpp.errors import TrainingInterruptedWarning, UnfinishedRunError
+from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.files import save
 
 if TYPE_CHECKING:
@@ -125,6 +127,7 @@ class Named:
     """What items are called."""
 
     items: Annotated[str | None, o.file("A file whose line i names item i.")] = None
+    table: o.KeptTable = None
     labels: o.AsLabels = None
 
 
@@ -163,7 +166,7 @@ def fit(
     """
     began, part, source = time.monotonic(), part_path(output), Source(baskets, reading)
     source.check()
-    _check_output(output, (baskets, held.validation, named.items, settings.families), held)
+    _check_output(output, (baskets, held.validation, named.items, named.table, settings.families), held)
     with one_writer(output):
         if part.exists() and not resume:
             raise UnfinishedRunError(os.fspath(part), "the training")
@@ -181,6 +184,11 @@ def fit(
                 known: dict[str, Any] = {"context": columns, "time": time_column} if columns or timed else {}
                 more = {} if named.items is None else {"items": named.items}
                 data = source.read(**known, **more, as_labels=named.labels)
+                attached: dict[str, Any] = {}
+                if named.table is not None:
+                    attached = ItemTable.read(
+                        Source(named.table).target, Catalogue(data.n_items, data.labels), encoding=reading.encoding
+                    ).attach()
                 held_out = None
                 if held.validation is not None:
                     held_out = source.sibling(held.validation).read_for(data, ids=False, **known)
@@ -201,9 +209,10 @@ def fit(
             about["baskets"] = {"file": Path(source.name).name, **about["baskets"]}
             about |= told_of_test
             with stage(f"finishing: saving {os.fspath(output)}"):
-                save(estimator.law_, output, metadata=about)
+                save(estimator.law_, output, metadata=about | attached)
             part.unlink(missing_ok=True)
-    emit(_report(output, kind, estimator.law_, about), None, as_json=json)
+    own = answers.Prepared(estimator.law_, metadata=attached)
+    emit(_report(output, kind, own, about), None, as_json=json)
 
 
 def _reading_time(path: str) -> str:
@@ -221,15 +230,15 @@ def stage(what: str) -> Iterator[None]:
         yield
 
 
-def _report(output: Path, kind: Kind, law: Law, about: dict[str, Any]) -> Report:
+def _report(output: Path, kind: Kind, own: answers.Prepared, about: dict[str, Any]) -> Report:
     """Return what the command prints."""
     path, notes = os.fspath(output), []
     data = {"output": path, **about}
     if kind is Kind.mixture:  # which has missions to name, even if it is of a single component
-        found = answers.missions(law)
+        found = own.missions or answers.missions(own)
         largest = ", ".join(f"{one.name} ({one.share:.0%})" for one in found[:SHOWN])
-        notes.append(f"{len(law.weights)} components, grouped into {len(found)} missions: {largest}, …")
-        data |= {"components": len(law.weights), "missions": [asdict(one) for one in found]}
+        notes.append(f"{len(own.law.weights)} components, grouped into {len(found)} missions: {largest}, …")
+        data |= {"components": len(own.law.weights), "missions": [asdict(one) for one in found]}
     elif reached := about.get("candidates"):
         values = ", ".join(f"{name} {value:.4g}" for name, value in reached.items())
         notes.append(f"validation log-likelihood of each start: {values}")

@@ -12,13 +12,14 @@ import typer
 from safetensors import safe_open
 
 from ndpp import answers
-from ndpp._show import Table
+from ndpp._show import Table, called
 from ndpp._types import FloatArray
+from ndpp.answers.table import ATTACHED
 from ndpp.baskets.files import manner, read_table
 from ndpp.baskets.orders import Orders
 from ndpp.baskets.times import written
 from ndpp.cli import options as o
-from ndpp.cli.files import HeldInput, Source, check_table, fingerprint, load_model, rewind
+from ndpp.cli.files import HeldInput, Source, check_table, fingerprint, load_prepared, rewind
 from ndpp.cli.output import Report, emit
 from ndpp.laws.files import load_header
 from ndpp.laws.gate import Gain, some_of
@@ -85,10 +86,11 @@ def _is_model(source: Source) -> bool:
 
 
 def _model(path: Path, top: int, *, sizes: bool) -> Report:
-    header, law = load_header(path), load_model(path)
+    header, own = load_header(path), load_prepared(path)
+    law = own.law
     n_components = len(law.weights)
     quick = n_components == 1 or n_components * law.n_items * header.n_columns**2 <= QUICK
-    found = answers.describe(law, n=top, sizes=sizes or quick)
+    found = answers.describe(own, n=top, sizes=sizes or quick)
     shape: dict[str, Any] = {"components": n_components, "columns": header.n_columns}
     if (kernel := law.as_kernel) is not None:
         occurring = {"items_that_can_occur": len(kernel.support), "precision": str(kernel.X.dtype)}
@@ -110,6 +112,8 @@ def _model(path: Path, top: int, *, sizes: bool) -> Report:
         notes += ["", "Missions, similar components together (ndpp sample --mission draws from one):"]
         notes += [f"{i:>3}  {one}" for i, one in enumerate(found.missions, 1)]
     trained = dict(header.metadata)
+    if own.table is not None:
+        trained[ATTACHED] = f"{own.table.name}: {', '.join(own.table.columns)}"
     if gains := [Gain(**one) for one in _entries(trained.get("context")) if one.keys() == set(Gain._fields)]:
         del trained["context"]
     if gains or law.context:
@@ -119,7 +123,7 @@ def _model(path: Path, top: int, *, sizes: bool) -> Report:
     if memory := trained.pop("memory", None):  # of orders one by one, which is not for people
         trained |= {"updates": memory["updates"], "orders_seen": round(memory["orders"])}
     table = _facts({**facts, **trained}, path.name)
-    return Report({**data, "training": header.metadata}, table, notes=notes)
+    return Report({**data, "training": header.metadata | trained}, table, notes=notes)
 
 
 def _entries(value: object) -> list[dict[str, Any]]:
@@ -186,7 +190,7 @@ def _bars(law: FloatArray, head: str) -> list[str]:
 
 
 def _most_frequent(shares: Sequence[tuple[Any, float]]) -> list[str]:
-    names = ", ".join(f"{name} ({share:.1%})" for name, share in shares)
+    names = ", ".join(f"{called(name)} ({share:.1%})" for name, share in shares)
     return ["", f"Most frequent: {names}"] if names else []
 
 

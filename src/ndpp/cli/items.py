@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ndpp._show import Table
+from ndpp.answers import ItemTable
+from ndpp.answers.table import ATTACHED
 from ndpp.baskets.files import read_table
 from ndpp.baskets.groups import read_items
 from ndpp.baskets.labels import many, word_of
@@ -36,6 +38,7 @@ def items(
     add: Annotated[str | None, o.file(ADD)] = None,
     remove: Annotated[str | None, o.file(REMOVE)] = None,
     rename: Annotated[str | None, o.file("Table of new names: the columns old and new.")] = None,
+    table: o.KeptTable = None,
     keep: Annotated[Keep, o.word(KEEP, metavar="shares|sets")] = Keep.shares,
     output: Annotated[Path | None, o.file("The model file to write.", "--output", "-o")] = None,
     encoding: o.Encoding = None,
@@ -52,9 +55,11 @@ def items(
       ndpp items shop.safetensors --add new.csv --remove gone.txt --rename names.csv -o shop2.safetensors
     """
     require(output is not None, "-o names the model file to write")
-    require(any((add, remove, rename)), "--add, --remove and --rename say what to change; none is given")
+    require(
+        any((add, remove, rename, table)), "--add, --remove, --rename and --table say what to change; none is given"
+    )
     assert output is not None
-    check_output(output, ".safetensors", inputs=(model, add, remove, rename), kind="a model")
+    check_output(output, ".safetensors", inputs=(model, add, remove, rename, table), kind="a model")
     law = load_model(model)
     about = load_metadata(model)
     if rename is not None:
@@ -72,6 +77,8 @@ def items(
         n_gone, law = len(gone), law.remove(gone)
         left = {label: share for label, share in popularity.items() if label in law.catalogue}
         law = law.tilt_to(left) if left else law
+    if table is not None:
+        about |= ItemTable.read(Source(table).target, law, encoding=encoding).attach()
     save(law, output, metadata=about)
     shares = dict(zip(law.labels or (), law.inclusion_probabilities())) if new else {}
     rows = [(label, ", ".join(map(str, like)), shares[label]) for label, like in new.items() if label in shares]
@@ -106,12 +113,22 @@ def _names(path: str, encoding: str | None) -> dict[str, str]:
 
 
 def _renamed(about: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return the metadata of a model with the new names of the items that ``ndpp update`` remembers."""
+    """Return the metadata of a model with the new names of the items that ``ndpp update`` remembers, and of its table."""
     memory = dict(about.get("memory", {}))
     for name in ("young", "unsold"):
         if name in memory:
-            memory[name] = {names.get(item, item): value for item, value in memory[name].items()}
-    return about | {"memory": memory} if memory else about
+            memory[name] = _with_keys(memory[name], names)
+    if memory:
+        about = about | {"memory": memory}
+    if ATTACHED in about:
+        columns = {column: _with_keys(words, names) for column, words in about[ATTACHED]["columns"].items()}
+        about = about | {ATTACHED: about[ATTACHED] | {"columns": columns}}
+    return about
+
+
+def _with_keys(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return what is said of items under their new names."""
+    return {names.get(item, item): value for item, value in values.items()}
 
 
 def _new(path: str, law: Law, encoding: str | None) -> tuple[dict[str, Any], dict[str, float]]:

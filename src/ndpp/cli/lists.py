@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple, cast
 
 import numpy as np
 
 from ndpp._types import IntArray
-from ndpp.answers import ItemTable, Prepared
+from ndpp.answers import Prepared
 from ndpp.answers.conditions import CONDITIONS, Said
 from ndpp.answers.heard import Heard
 from ndpp.baskets import Baskets
 from ndpp.baskets.groups import read_factors, read_groups, read_items
-from ndpp.cli.files import Source, context_of, item_ids, require
+from ndpp.cli.files import Source, context_of, item_ids, load_prepared, require
 from ndpp.cli.options import Categories, ConditionOptions, ReadingFor, Unknown
 from ndpp.customers import Customers
 from ndpp.errors import ImpossibleLimitError, InvalidInputError
@@ -31,51 +32,45 @@ class Lists(NamedTuple):
     encoding: str | None = None
     unknown: str = "error"
 
-    def said(self, law: Law) -> Said:
+    def said(self, own: Prepared) -> Said:
         """Return what is said, as the questions of :mod:`ndpp.answers` take it: options that need no reading as they are."""
-        options = self.options
+        options, law = self.options, own.law
         mixed = len(law.weights) > 1
         require(mixed or options.mission is None, "--mission is for mixtures; this model is a single kernel")
         plain = {one.name: getattr(options, one.option, None) for one in CONDITIONS}
         said = cast(Said, {name: value for name, value in plain.items() if value is not None})
         said |= {
-            "unknown": self.unknown, "exclude": self._items(law, options.exclude, options.exclude_file), "boost": self._boost(law),
+            "unknown": self.unknown, "exclude": self._items(own, options.exclude, options.exclude_file), "boost": self._boost(law),
             "context": context_of(options.at), "customer": None,
         }  # fmt: skip
         if options.history is not None:
             reading = ReadingFor(unknown=Unknown(self.unknown))
             said["history"] = Source(options.history, reading).read_for(law, ids=self.ids).to_lists()
         if options.only or options.candidates_file is not None:
-            said["candidates"] = candidates = self._items(law, options.only, options.candidates_file)
+            said["candidates"] = candidates = self._items(own, options.only, options.candidates_file)
             if not len(candidates):
                 named = "--only" if options.candidates_file is None else options.candidates_file
                 raise InvalidInputError(f"{named} names no item of the model")
         return said
 
-    def prepared(self, law: Law) -> Prepared:
-        """Return the model with the table of --table, which --limit needs, and with customers."""
-        options, table = self.options, None
+    def open(self, model: Path) -> Prepared:
+        """Return the model with its table of items, or that of --table, and with customers."""
+        options = self.options
         named = options.customer or options.history is not None
         require(options.customers is not None or not named, "--customer and --history need --customers FILE")
         require(not (options.customer and options.history is not None), "use either --customer or --history")
-        needing = [one.option for one in CONDITIONS if "--table" in one.options]
-        require(
-            any(getattr(options, name) for name in needing) == (options.table is not None),
-            f"--{' or --'.join(needing)} and --table go together: the table says what limits count and add up",
-        )
-        if options.table is not None:
-            table = ItemTable.read(Source(options.table).target, law, ids=self.ids, encoding=self.encoding)
-        customers = None if options.customers is None else Customers.load(options.customers, law)
-        return Prepared(law, table, customers=customers)
+        own = load_prepared(model, options.table, ids=self.ids, encoding=self.encoding)
+        own.customers = None if options.customers is None else Customers.load(options.customers, own.law)
+        return own
 
-    def heard(self, law: Law, starts: Baskets) -> Heard:
+    def heard(self, own: Prepared, starts: Baskets) -> Heard:
         """Return what is asked about baskets that begin with these items; raise if one of them breaks a limit, before any is completed."""
-        model, said = self.prepared(law), self.said(law)
+        said = self.said(own)
         if self.options.customer:
             require(len(self.options.customer) == 1, "name one customer here")
             said["customer"] = self.options.customer[0]
-        heard = Heard.of(model, np.unique(starts.indices), **said)
-        each = Limits.of(heard.limits, law)
+        heard = Heard.of(own, np.unique(starts.indices), **said)
+        each = Limits.of(heard.limits, own.law)
         for i, basket in enumerate(starts if heard.limits else ()):
             try:
                 each.beside(basket)
@@ -97,7 +92,7 @@ class Lists(NamedTuple):
             told["boost"] = [(int(item), float(factors[item])) for item in np.flatnonzero(factors != 1)]
         if heard.person is not None:  # not the id itself: it does not belong in a file of baskets
             told["whose_crc32"] = zlib.crc32(repr(heard.person.key[1:]).encode())
-        if table is not None:
+        if limit and table is not None:
             told |= {"limits": limit, "table_crc32": table.checksum}
         return told
 
@@ -126,9 +121,10 @@ class Lists(NamedTuple):
             return {}
         return read_factors(Source(path).target, law.n_items, labels, encoding=self.encoding, unknown=self.unknown)
 
-    def _items(self, law: Law, words: Sequence[str] | None, path: str | None) -> IntArray:
+    def _items(self, own: Prepared, words: Sequence[str] | None, path: str | None) -> IntArray:
         """Return the items that are named on the command line and in a file."""
-        named, labels = item_ids(law, words, ids=self.ids, unknown=self.unknown), None if self.ids else law.labels
+        law, named = own.law, item_ids(own, words, ids=self.ids, unknown=self.unknown)
+        labels = None if self.ids else law.labels
         if path is None:
             return np.unique(named)
         return np.union1d(named, read_items(path, law.n_items, labels, encoding=self.encoding, unknown=self.unknown))

@@ -123,7 +123,11 @@ _CATEGORIES = "The only categories to recommend from, separated by commas; may b
 _LIMIT = "A limit on each basket: dairy=1..2, dairy<=2, price<=20, weight>=2; given items count. May be repeated."
 _AT = "Use the model in this context, such as store=3; ndpp info lists what there is. May be repeated."
 _MISSION = "Baskets of one mission of a mixture: its name, or its number in ndpp info."
-_TABLE = "Table of the items, for limits: the column item, categories to count, numbers to add up."
+_TABLE = (
+    "Table of the items: the column item; name, which people read and ask by; for limits, categories to count and numbers to add up. "
+    "Default: the one in the model, if it has any."
+)
+_KEPT = "Table of the items that the model keeps: the column item, name, categories, prices and the like."
 _BOOST = "Table with the columns item and factor: the odds of items times factors; 0 is out of stock."
 _CUSTOMERS = "A file of customers, as written by [bold]ndpp customers fit[/], for --customer."
 _HISTORY = "A file of one customer's baskets, oldest first, instead of --customer."
@@ -160,6 +164,7 @@ AsLabels = Annotated[bool | None, typer.Option("--labels/--ids", help=_NUMBERS)]
 Encoding = Annotated[str | None, word("Encoding of the file; default: UTF-8.")]
 CategoryOf = Annotated[str | None, file("Table of categories, with the columns item and category.")]
 ItemTable = Annotated[str | None, file(_TABLE)]
+KeptTable = Annotated[str | None, file(_KEPT)]
 Boost = Annotated[str | None, file(_BOOST)]
 UnknownItems = Annotated[Unknown, word(_UNKNOWN, "--unknown", metavar="error|skip")]
 

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from ndpp._atomic import write_text
 from ndpp._progress import ProgressBar, progress_bar
-from ndpp._show import Table, aligned, printable, to_json
+from ndpp._show import Table, aligned, called, in_full, printable, to_json
 from ndpp.baskets.frames import write_parquet
 from ndpp.errors import needing
 
@@ -54,10 +54,10 @@ def emit(report: Report, output: Path | None, *, as_json: bool) -> None:
     if as_json or suffix == ".json":
         text = to_json(report.data) + "\n"
     elif suffix == ".parquet" and output is not None:
-        write_parquet(output, *report.table)
+        write_parquet(output, *report.table.with_names())
         return
     elif suffix == ".csv":
-        header, lines = report.table
+        header, lines = report.table.with_names()
         text = Table(header, [list(map(plain, line)) for line in lines]).to_csv()
     elif output is None and sys.stdout.isatty():
         _print(report, Console(file=sys.stdout))
@@ -119,7 +119,7 @@ def cell(value: object) -> str:
         return f"{value:,}"
     if isinstance(value, float | np.floating):
         return f"{value:,.0f}" if 1000 <= abs(float(value)) < 1e6 else f"{value:.4g}"
-    return str(value)
+    return in_full(value)
 
 
 def template(name: str) -> Any:
@@ -128,6 +128,7 @@ def template(name: str) -> Any:
         import jinja2
     loader = jinja2.PackageLoader("ndpp.cli", "page")
     pages = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    pages.filters["shown"] = lambda item: printable(called(item))
     return pages.get_template(name)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import typer
 
 from ndpp import answers
-from ndpp._show import Table
+from ndpp._show import Table, called
 from ndpp.answers import records
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
@@ -25,7 +25,7 @@ from ndpp.cli.files import (
     fingerprint,
     given_baskets,
     item_ids,
-    load_model,
+    load_prepared,
     require,
 )
 from ndpp.cli.guard import say
@@ -96,12 +96,11 @@ def recommend(
       echo "tea" | ndpp recommend model.safetensors - --json
     """
     check_table(output, model, baskets, *conditions.files, categories.category_of)
-    law = load_model(model)
     lists = Lists(conditions, ids, reading.encoding, reading.unknown)
-    own = lists.prepared(law)
+    own = lists.open(model)
     starts, whose = _starts(own, given, baskets, conditions, all_customers, customer_column, reading, ids=ids)
-    said = lists.said(law)
-    order: dict[str, Any] = {"n": number, "ids": ids, "per_category": lists.per_category(law, categories)} | asdict(
+    said = lists.said(own)
+    order: dict[str, Any] = {"n": number, "ids": ids, "per_category": lists.per_category(own.law, categories)} | asdict(
         ranked
     )
     with working("recommending"):
@@ -113,7 +112,7 @@ def recommend(
     if impossible and baskets is None:
         answers.recommend(own, starts[0], **order, **said)  # raises, and says why
     if conditions.limit and baskets is None and len(starts) == 1 and not any(one and one.items for one in found):
-        lists.heard(law, starts)  # raises if the given items break a limit
+        lists.heard(own.law, starts)  # raises if the given items break a limit
     if impossible:
         text = f"{impossible} of {len(starts)} baskets have probability zero; nothing is recommended for them"
         warnings.warn(text, stacklevel=1)
@@ -151,7 +150,7 @@ def _starts(
         orders = Source(path, OrderReading(**vars(reading), customer=column, time=None)).read_for(law, ids=ids)
         assert orders.customers is not None
         return orders.baskets, [str(one) for one in orders.customers]
-    starts = given_baskets(law, given, path, reading, ids=ids)
+    starts = given_baskets(own, given, path, reading, ids=ids)
     whose = list(own.customers or ()) if everybody else options.customer
     if whose is None:
         return starts, None
@@ -192,6 +191,7 @@ def related(
     items: o.Items = None,
     number: Annotated[int, o.number("Number of complements, and of substitutes.", "--number", "-n", least=1)] = 10,
     popular: Annotated[int | None, o.number(POPULAR, least=2)] = None,
+    table: o.ItemTable = None,
     output: o.Output = None,
     json: o.Json = False,
     ids: o.Ids = False,
@@ -208,18 +208,18 @@ def related(
       ndpp related model.safetensors --popular 300 --json
     """
     check_table(output, model)
-    law = answers.Prepared(load_model(model))
+    law = load_prepared(model, table, ids=ids)
     found: Sequence[Relations]
     with working("relating items"):
         if items:
-            chosen = item_ids(law.law, items, ids=ids).tolist()
+            chosen = item_ids(law, items, ids=ids).tolist()
             found = [answers.related(law, item, n=number, popular=popular, ids=ids) for item in chosen]
             data: dict[str, Any] = {"items": [one.data() for one in found]}
         else:
             found = [answers.pairs(law, n=number, popular=popular or answers.MOST_POPULAR, ids=ids)]
             data = found[0].data()
-    table = Table(found[0].table()[0], [row for one in found for row in one.table()[1]])
-    emit(Report(data, table, *_relations(law, found)), output, as_json=json)
+    rows = Table(found[0].table()[0], [row for one in found for row in one.table()[1]])
+    emit(Report(data, rows, *_relations(law, found)), output, as_json=json)
 
 
 def _relations(law: answers.Prepared, found: Sequence[Relations]) -> tuple[list[Table], list[str]]:
@@ -228,7 +228,11 @@ def _relations(law: answers.Prepared, found: Sequence[Relations]) -> tuple[list[
     shown, missing, n_items = [], [], law.law.n_items
     for one in found:
         of_one = isinstance(one, records.Related)
-        titles = (f"goes with {one.item}", f"instead of {one.item}") if isinstance(one, records.Related) else PAIRS
+        titles = (
+            (f"goes with {called(one.item)}", f"instead of {called(one.item)}")
+            if isinstance(one, records.Related)
+            else PAIRS
+        )
         for title, kind in zip(titles, (one.complements, one.substitutes)):
             columns = {**({"other": title} if of_one else {"item": title, "other": ""}), **numbers}
             shown.append(Table([*columns.values()], [[getattr(pair, name) for name in columns] for pair in kind]))
@@ -265,11 +269,12 @@ def map_(
       ndpp map model.safetensors --size 6 --best --limit 'price<=20' --table products.csv
       ndpp map model.safetensors half.txt --size 6 --json
     """
-    law = load_model(model)
-    target = BasketOutput.checked(writing, law.labels, model, baskets, *conditions.files)
-    starts = given_baskets(law, given, baskets, reading, ids=writing.ids)
     lists = Lists(conditions, writing.ids, reading.encoding, reading.unknown)
-    heard = lists.heard(law, starts)
+    own = lists.open(model)
+    law = own.law
+    target = BasketOutput.checked(writing, own.labels, model, baskets, *conditions.files)
+    starts = given_baskets(own, given, baskets, reading, ids=writing.ids)
+    heard = lists.heard(own, starts)
     allowed, _ = heard.drawing(None)
     if baskets is not None:
         check_sizes(allowed, starts, [size] * len(starts))

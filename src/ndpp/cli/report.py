@@ -14,13 +14,13 @@ import typer
 import ndpp
 from ndpp import answers
 from ndpp._atomic import write_text
-from ndpp._show import printable
+from ndpp._show import NamedLabel, called, printable
 from ndpp._types import FloatArray, IntArray
 from ndpp.answers.records import Pairs
 from ndpp.cli import options as o
 from ndpp.cli.changes import changes
 from ndpp.cli.evaluate import TIME, compare
-from ndpp.cli.files import Law, Source, check_output, fingerprint, load_model, require
+from ndpp.cli.files import Source, check_output, fingerprint, load_model, load_prepared, require
 from ndpp.cli.guard import say
 from ndpp.cli.info import SMALLEST_SHOWN
 from ndpp.cli.output import cell, template, working
@@ -45,6 +45,7 @@ def report(
     seed: o.Seed = 0,
     time: Annotated[str | None, o.word(TIME)] = None,
     ids: Annotated[bool, typer.Option("--ids", help="The baskets hold ids (0, 1, 2, …), not labels.")] = False,
+    table: o.ItemTable = None,
     *,
     reading: o.ReadingFor,
 ) -> None:
@@ -64,17 +65,19 @@ def report(
         f"a report is a page; use a name that ends in .html, not {output.name!r}",
     )
     require(train is None or test is not None, "--train is for the evaluation, which needs --test")
-    law, observed, evaluation, changed = load_model(model), None, None, None
+    own, observed, evaluation, changed = load_prepared(model, table, ids=ids), None, None, None
     with working("evaluating") as now:
         if test is not None:
-            seen, found, notes = compare(law, Source(test, reading), train, ids=ids, time=time, rng=seed)
+            seen, found, notes = compare(own.law, Source(test, reading), train, ids=ids, time=time, rng=seed)
             observed, evaluation = seen.sizes, {"tables": found.tables(), "notes": notes}
         if since is not None:
             now("comparing with the earlier model")
-            timed = None if test is None or time is None else Source(test, reading).read_for(law, ids=ids, time=time)
-            changed = changes(law, load_model(since), timed, seed=seed)
+            timed = (
+                None if test is None or time is None else Source(test, reading).read_for(own.law, ids=ids, time=time)
+            )
+            changed = changes(own, load_model(since), timed, seed=seed)
         now("describing the model")
-        about = contents(law, observed=observed)
+        about = contents(own, observed=observed)
     head = {"name": printable(model.name), "version": load_header(model).ndpp_version, "crc32": fingerprint(model)}
     head |= {"test": printable(test or ""), "written_by": ndpp.__version__}
     head |= {"since_name": printable(since.name if since is not None else "")}
@@ -82,9 +85,8 @@ def report(
     say(f"{str(output)!r} describes {str(model)!r}")
 
 
-def contents(law: Law, *, observed: IntArray | None = None) -> dict[str, Any]:
+def contents(own: answers.Prepared, *, observed: IntArray | None = None) -> dict[str, Any]:
     """Return what the page says about a model; ``observed`` are sizes of baskets to compare with."""
-    own = answers.Prepared(law)
     found, pairs = answers.describe(own, n=SHOWN["popular"]), answers.pairs(own, n=SHOWN["pairs"])
     sizes = np.array(found.size_distribution)
     columns = size_columns(sizes, observed)
@@ -94,8 +96,13 @@ def contents(law: Law, *, observed: IntArray | None = None) -> dict[str, Any]:
         "kind": "Mixture of missions" if found.rank is None else "Nonsymmetric determinantal point process",
         "facts": {name: cell(value) for name, value in facts.items()},
         "sizes": columns, "top": max(max(one["model"], one["observed"] or 0.0) for one in columns),
-        "model": found, "pairs": pairs, "printable": printable, "map": _map(own, pairs),
+        "model": found, "pairs": pairs, "shown": lambda item: printable(called(item)), "label": _label, "map": _map(own, pairs),
     }  # fmt: skip
+
+
+def _label(item: object) -> str:
+    """Return the label of an item that has a name, in its place or beside it."""
+    return printable(item) if isinstance(item, NamedLabel) else ""
 
 
 def size_columns(model: FloatArray, observed: IntArray | None = None) -> list[dict[str, Any]]:

@@ -14,9 +14,9 @@ import typer
 
 from ndpp import answers
 from ndpp._atomic import one_writer, replacing
-from ndpp._show import Table
+from ndpp._show import Table, called
 from ndpp.cli import options as o
-from ndpp.cli.files import OTHER_FORMATS, Source, check_output, item_ids, load_model
+from ndpp.cli.files import OTHER_FORMATS, Source, check_output, item_ids, load_prepared
 from ndpp.cli.fit import progress, stage
 from ndpp.cli.output import Report, emit
 from ndpp.customers import Customers
@@ -86,7 +86,8 @@ def update(
     check_output(output, *OTHER_FORMATS, inputs=(orders, validation), kind="a model")
     check_output(customers, ".customers", *OTHER_FORMATS, inputs=(orders, validation, model), kind="customers")
     with one_writer(output), contextlib.nullcontext() if customers is None else one_writer(customers):
-        law, source = load_model(model), Source(orders, reading)
+        own, source = load_prepared(model), Source(orders, reading)
+        law = own.law
         with stage(f"reading {source.name}"):
             known: dict[str, Any] = {"context": list(law.context), "time": time, "partial": True}
             known |= {"as_labels": True} if law.labels else {"as_labels": False, "n_items": law.n_items}
@@ -97,7 +98,7 @@ def update(
                     Customers.load(customers, law).update(tonight)
         with stage("loading torch"):
             from ndpp.learning.updating import update as updated
-        leaving = [law.labels[i] if law.labels else int(i) for i in item_ids(law, drop, ids=False)]
+        leaving = [law.labels[i] if law.labels else int(i) for i in item_ids(own, drop, ids=False)]
         found = updated(
             model, tonight, validation=judges, drop=leaving, **asdict(continuing), device=device, random_state=seed,
             progress=progress(),
@@ -122,8 +123,10 @@ def _report(output: Path, found: Updated, known: Sequence[str], *, trained: bool
     data = {"output": os.fspath(output), **data, "seen": found.metadata["memory"]["orders"]}
     data["changed"] = [one._asdict() for one in found.changed]
     data["context"] = None if found.context is None else found.context._asdict()
+    own = answers.Prepared(found.law_, metadata=found.metadata)
+    names = {str(label): called(label) for label in own.labels or ()}
     notes = [
-        f"{name}: {', '.join(map(str, items[:SHOWN]))}{', …' if len(items) > SHOWN else ''}"
+        f"{name}: {', '.join(names.get(str(item), str(item)) for item in items[:SHOWN])}{', …' if len(items) > SHOWN else ''}"
         for name, items in {
             "New": found.entered,
             "Gone": found.left,
@@ -131,12 +134,14 @@ def _report(output: Path, found: Updated, known: Sequence[str], *, trained: bool
         }.items()
         if items
     ]
-    changes = ", ".join(f"{one.item} ({one.before:.2%} → {one.after:.2%})" for one in found.changed[:SHOWN])
+    changes = ", ".join(
+        f"{names.get(str(one.item), one.item)} ({one.before:.2%} → {one.after:.2%})" for one in found.changed[:SHOWN]
+    )
     notes.append(f"Items that changed most: {changes}")
     if len(found.law_.weights) > 1:
         shares = [
             (one.name, float(found.shares_before[list(one.components)].sum()), one.share)
-            for one in answers.missions(found.law_)
+            for one in answers.missions(own)
         ]
         shares.sort(key=lambda one: -abs(one[2] - one[1]))
         data["missions"] = [dict(zip(("name", "before", "after"), one)) for one in shares]

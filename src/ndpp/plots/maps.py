@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ndpp._show import called
 from ndpp._types import FloatArray
 from ndpp.answers import Prepared, map_of
 from ndpp.answers.records import Pairs
@@ -58,7 +59,7 @@ def embedding_map(model: object, *, n: int = 60, pairs: Pairs | None = None) -> 
         axes.scatter(points[part, 0], points[part, 1], s=area[part] + 8, color=NEUTRAL, alpha=opacity, lw=0, zorder=2)
     for one, (x, y) in zip(found[:LABELLED], points):
         axes.annotate(
-            _short(str(one.item)), (x, y), (0, 6), textcoords="offset points", fontsize=8, ha="center", zorder=3
+            _short(called(one.item)), (x, y), (0, 6), textcoords="offset points", fontsize=8, ha="center", zorder=3
         )
     axes.margins(0.1)
     near = "of the same missions" if len(own.law.weights) > 1 else "go with the same items"

@@ -23,6 +23,7 @@ from starlette.responses import Response, StreamingResponse
 
 import ndpp
 from ndpp import answers
+from ndpp._show import with_names
 from ndpp.answers import Record, records
 from ndpp.answers.conditions import Said
 from ndpp.answers.heard import Heard
@@ -222,8 +223,6 @@ for name, one in QUESTIONS.items():
 def _asked(model: Served, question: s.AnyAsk) -> dict[str, Any]:
     """Return what is asked, as :mod:`ndpp.answers` takes it: all factors in one boost, and categories as one limit."""
     asked = dict(vars(question))
-    if isinstance(question, s.ProbabilityAsk):
-        del asked["ids"]  # which all requests may ask for: there is no item in the answer
     if isinstance(question, s.AnyDrawAsk):
         expected = model.law.popularity.sum() if question.size is None else question.size
         most = max(1, int(DRAWN_ITEMS / max(expected, 1)))
@@ -307,7 +306,10 @@ async def _lines(
 
 def _line(index: int, answer: dict[str, Any]) -> bytes:
     return (
-        json.dumps({"index": index, **answer}, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace") + b"\n"
+        json.dumps({"index": index, **with_names(answer)}, ensure_ascii=False, allow_nan=False).encode(
+            "utf-8", "replace"
+        )
+        + b"\n"
     )
 
 

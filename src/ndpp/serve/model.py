@@ -25,7 +25,7 @@ from ndpp.baskets.groups import read_factors, read_groups
 from ndpp.customers import Customers
 from ndpp.errors import InvalidInputError, NDPPError
 from ndpp.inference import PerCategory
-from ndpp.laws.files import load_header
+from ndpp.laws.files import load_header, load_metadata
 from ndpp.laws.header import INDEX
 from ndpp.laws.law import Law
 from ndpp.serve.operations import event
@@ -172,7 +172,7 @@ class Served(Prepared):
         path, groups, table, boost = Path(settings.path), settings.category_of, settings.table, settings.boost
         law = ndpp.load(path)
         category_of = None if groups is None else read_groups(groups, "category", law.n_items, law.labels)
-        items = None if table is None else ItemTable.read(table, law)
+        items = ItemTable.attached(load_metadata(path), law) if table is None else ItemTable.read(table, law)
         # A shop sells more than the model knows: such items are left out, and the log says so.
         factors = None if boost is None else read_factors(boost, law.n_items, law.labels, unknown="skip")
         people = None if settings.customers is None else Customers.load(settings.customers, law)

@@ -12,7 +12,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ndpp._show import with_names
 from ndpp.answers.conditions import CONDITIONS
+from ndpp.answers.records import Explained, Record, Scored
 from ndpp.errors import (
     BudgetExceededError,
     ImpossibleLimitError,
@@ -26,7 +28,7 @@ from ndpp.errors import (
     ZeroProbabilityError,
 )
 from ndpp.serve.model import NotReadyError
-from ndpp.serve.schemas import Problem
+from ndpp.serve.schemas import ModelAnswer, Problem
 from ndpp.serve.work import BusyError, ClientGoneError, OutOfTimeError, StoppingError
 
 MEDIA_TYPE = "application/problem+json"
@@ -61,6 +63,8 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     }.items()
 }
 """What the OpenAPI document says about problems."""
+ANSWERS = {kind.__name__ for kind in (*Record.__subclasses__(), Explained, ModelAnswer) if kind is not Scored}
+"""Schemas of whole answers."""
 ALTERNATIVES = ("constrained-int", "constrained-str")
 """What pydantic calls the two ways to name an item; no part of a request."""
 FIELDS = ("label", "suggestions", "item", "n_items", "limits")
@@ -86,7 +90,8 @@ class ApiNames(Names):
 
 def document(status: int, kind: str, title: str, detail: str, **fields: object) -> dict[str, Any]:
     """Return a problem document."""
-    return {"type": f"urn:ndpp:problem:{kind}", "title": title, "status": status, "detail": detail, **fields}
+    found = {"type": f"urn:ndpp:problem:{kind}", "title": title, "status": status, "detail": detail, **fields}
+    return dict(with_names(found))
 
 
 def reply(problem: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
@@ -141,6 +146,12 @@ async def answer(request: Request, error: Exception) -> Response:
 
 
 def documented(openapi: dict[str, Any]) -> dict[str, Any]:
-    """Add the schema of problem documents to an OpenAPI document."""
-    openapi["components"]["schemas"]["Problem"] = Problem.model_json_schema()
+    """Add to an OpenAPI document the schema of problem documents, and the names of the items that an answer is about."""
+    schemas = openapi["components"]["schemas"]
+    schemas["Problem"] = Problem.model_json_schema()
+    text = "Names of the items of the answer, by label; left out where there are none."
+    names = {"type": "object", "additionalProperties": {"type": "string"}, "description": text}
+    for name, schema in schemas.items():
+        if name in ANSWERS:
+            schema["properties"]["names"] = names
     return openapi

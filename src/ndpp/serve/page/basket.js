@@ -1,6 +1,6 @@
 // The basket: what is in it, its address, and the parts that cards are made of.
 
-import { $, ask, bar, bold, make, named, quiet, say } from "./elements.js";
+import { $, acting, ask, bar, bold, make, named, plain, quiet, say } from "./elements.js";
 import { items, shareOf, shown } from "./words.js";
 
 export const state = { basket: [], view: "basket", named: [] };
@@ -50,14 +50,14 @@ export const toggle = (item) => (state.basket.includes(item) ? remove(item) : ad
 // -- parts of cards --------------------------------------------------------------------------------------------------------------
 
 export const product = (item) => make("a", { href: productLink(item) }, named(item));
-const plus = (item) => Object.assign(make("button", { class: "plus", "aria-label": `Add ${shown(item)}`, onclick: () => add(item) }, "+"),
-  { item, disabled: state.basket.includes(item) });
+const plus = (item) => Object.assign(acting(item, "Add", make("button", { class: "plus", onclick: () => add(item) }, "+")),
+  { disabled: state.basket.includes(item) });
 export const row = (item, words, part, why = null, tone = "") => make("li", { class: "row" },
   make("div", {}, product(item), make("p", { class: "quiet" }, ...words), why, bar(part, { tone })), plus(item));
 export const rows = (list) => make("ul", { class: "rows" }, ...list);
-export const chip = (item, drop) => make("li", { class: "chip" }, product(item), make("button", { "aria-label": `Remove ${shown(item)}`, onclick: drop }, "✕"));
+export const chip = (item, drop) => make("li", { class: "chip" }, product(item), acting(item, "Remove", make("button", { onclick: drop }, "✕")));
 export const tone = (missions, name) => (missions.length ? `m${missions.findIndex((one) => one.name === name) % 12}` : "");
-export const missionName = (missions, name) => [make("span", { class: `dot ${tone(missions, name)}` }), named(name)];
+export const missionName = (missions, name) => [make("span", { class: `dot ${tone(missions, name)}` }), plain(name)];
 export const fact = (figure, words) => make("li", {}, make("b", {}, figure), make("span", {}, words));
 
 export function inSuch(p, baskets = "such baskets", shownPart = bold) {

@@ -1,6 +1,6 @@
 // Elements of the page. Labels reach the document as text and nothing else.
 
-import { parts, share, shown } from "./words.js";
+import { hasName, learn, parts, readable, share, shown } from "./words.js";
 
 export const $ = (id) => document.getElementById(id);
 
@@ -21,11 +21,26 @@ export function drawing(name, attributes = {}, ...children) {
   return element;
 }
 
+// An element about an item, which `tell` fills; it is filled again when the name of the item is learned.
+function about(item, element, tell) {
+  tell();
+  return Object.assign(element, { item, tell });
+}
+function retell(fresh) {
+  if (fresh.length) for (const element of document.querySelectorAll("bdi, button")) if (fresh.some(([label]) => label === String(element.item))) element.tell?.();
+}
+
 export const named = (item) => {
-  const [code, name] = parts(item);
-  return make("bdi", {}, ...(code ? [make("span", { class: "code" }, code), " ", name] : [name]));
+  const element = make("bdi");
+  return about(item, element, () => {
+    const [code, name] = parts(item), both = code ? [make("span", { class: "code" }, code), " ", name] : [name];
+    element.replaceChildren(...(hasName(item) ? both.reverse() : both));
+  });
 };
-export const briefly = (item) => make("bdi", { title: shown(item) }, parts(item)[1]);
+export const briefly = (item) => make("bdi", { title: parts(item).join(" ").trim() }, parts(item)[1]);
+export const plain = (text) => make("bdi", {}, readable(text));
+// A button that does something with an item, "Add Bread".
+export const acting = (item, verb, button) => about(item, button, () => button.setAttribute("aria-label", `${verb} ${shown(item)}`));
 export const quiet = (...children) => make("p", { class: "quiet" }, ...children);
 export const bold = (text) => make("b", {}, text);
 export const say = (text) => { $("said").textContent = text; };
@@ -67,6 +82,7 @@ export async function ask(path, body) {
     throw { detail: "The server does not answer.", retry: true };
   }
   const answer = await response.json().catch(() => ({ detail: `The server answered with status ${response.status}.` }));
+  retell(learn(answer.names));
   if (!response.ok) throw { ...answer, retry: response.status >= 500 };
   return answer;
 }

@@ -1,8 +1,8 @@
 // Limits: bounds on the number of items of a category, or on a total of values, from the server's table.
 
-import { $, make, named } from "./elements.js";
+import { $, make, plain } from "./elements.js";
 import { model } from "./basket.js";
-import { shown } from "./words.js";
+import { readable } from "./words.js";
 
 const limits = new Map();
 
@@ -19,16 +19,16 @@ function tell() {
 
 function add(word, name, isTotal, changed) {
   const field = (bound) => make("input", { type: "number", min: 0, step: isTotal ? "any" : 1, inputmode: isTotal ? "decimal" : "numeric", placeholder: "any",
-    "aria-label": `${shown(name)}${isTotal ? " in total" : ""}, ${bound}` });
+    "aria-label": `${readable(name)}${isTotal ? " in total" : ""}, ${bound}` });
   const least = field("at least"), most = field("at most");
-  const drop = make("button", { class: "plain", "aria-label": `Remove the limit on ${shown(name)}`, onclick: () => {
+  const drop = make("button", { class: "plain", "aria-label": `Remove the limit on ${readable(name)}`, onclick: () => {
     const wasSet = least.value || most.value;
     limits.delete(word);
     line.remove();
     $("limit-names").focus();
     if (wasSet) { tell(); changed(); }
   } }, "✕");
-  const line = make("li", {}, make("span", {}, named(name), isTotal ? " in total" : ""), least, most, isTotal ? make("span") : drop);
+  const line = make("li", {}, make("span", {}, plain(name), isTotal ? " in total" : ""), least, most, isTotal ? make("span") : drop);
   line.addEventListener("change", () => { tell(); changed(); });
   limits.set(word, { least, most });
   $("limits-list").append(line);
@@ -42,7 +42,7 @@ export async function offerLimits(changed) {
   $("limits").hidden = false;
   for (const { name, values } of columns) {
     if (values === null) add(name, name, true, changed);
-    else $("limit-names").append(make("optgroup", { label: name }, ...values.map((value) => make("option", { value: `${name}:${value}` }, shown(value)))));
+    else $("limit-names").append(make("optgroup", { label: name }, ...values.map((value) => make("option", { value: `${name}:${value}` }, readable(value)))));
   }
   $("limit-choice").hidden = !$("limit-names").options.length;
   $("limit-add").addEventListener("click", () => {

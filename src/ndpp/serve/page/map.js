@@ -1,6 +1,6 @@
 // A map that can be read: dots by popularity, colours by mission, as many labels as fit without touching; it moves, zooms and centres.
 
-import { $, bold, drawing, make, named, say } from "./elements.js";
+import { $, bold, drawing, make, named, plain, say } from "./elements.js";
 import { parts, shareOf, shown } from "./words.js";
 
 const PAD = 36, FONT = 12.5, MAX_ZOOM = 12;
@@ -18,7 +18,7 @@ export class Atlas {
     this.panel = make("div", { class: "chosen" });
     const used = missions.filter((name) => places.some(({ mission }) => mission === name));
     this.legend = make("ul", { class: "legend", "aria-label": "Missions on the map" }, ...used.map((name) => make("li", {}, make("button",
-      { "aria-pressed": "false", onclick: (event) => this.light(name, event.currentTarget) }, make("span", { class: `dot ${this.tones.get(name)}` }), named(name)))));
+      { "aria-pressed": "false", onclick: (event) => this.light(name, event.currentTarget) }, make("span", { class: `dot ${this.tones.get(name)}` }), plain(name)))));
     this.listen();
   }
 
@@ -133,7 +133,7 @@ export class Atlas {
     const { item, probability, mission } = this.places[this.chosen], [part, rest] = shareOf(probability, "baskets");
     const held = this.held().includes(item);
     return this.panel.replaceChildren(make("p", {}, make("a", { href: this.link(item) }, named(item)), " is in ", bold(part), rest,
-      ...(mission === null ? ["."] : [", most often on the mission ", make("span", { class: `dot ${this.tones.get(mission)}` }), named(mission), "."])),
+      ...(mission === null ? ["."] : [", most often on the mission ", make("span", { class: `dot ${this.tones.get(mission)}` }), plain(mission), "."])),
       make("button", { onclick: () => this.toggle(item) }, held ? "Remove" : "Add"));
   }
 

@@ -1,6 +1,6 @@
 // The page: a basket, and what the model says about it.
 
-import { $, ask, bar, bold, briefly, fill, make, named, quiet, say, searchBox, sizeChart } from "./elements.js";
+import { $, acting, ask, bar, bold, briefly, fill, make, quiet, say, searchBox, sizeChart } from "./elements.js";
 import { add, change, chip, fact, inSuch, likelihood, missionName, model, product, productLink, read, remove, row, rows, state, toggle, tone, unknown } from "./basket.js";
 import { showCompare } from "./compare.js";
 import { isChosen, offerContext } from "./context.js";
@@ -106,7 +106,7 @@ function drawnCard(all, i) {
   let letters = 0;
   const fit = added.filter((item) => (letters += shown(item).length + 4) <= LETTERS).length, few = added.length - fit > 2 ? fit : added.length;
   const list = make("ul", { class: "chips" }, ...added.map((item, j) => make("li", { class: "take", hidden: j >= few ? "" : null },
-    make("button", { "aria-label": `Add ${shown(item)}`, onclick: () => add(item) }, make("span", { "aria-hidden": "true" }, "+ "), named(item)))));
+    acting(item, "Add", make("button", { onclick: () => add(item) }, make("span", { "aria-hidden": "true" }, "+ "), briefly(item))))));
   const more = few < added.length ? make("button", { class: "plain", onclick: (event) => {
     for (const hidden of list.querySelectorAll("[hidden]")) hidden.hidden = false;
     list.querySelectorAll(".take button")[few].focus();
@@ -120,7 +120,7 @@ function drawnCard(all, i) {
 // -- missions --------------------------------------------------------------------------------------------------------------------
 
 function missionCard(one, p, missions, isGiven) {
-  const typical = one.items.filter(({ item }) => !one.name.includes(item)), four = (typical.length >= TYPICAL ? typical : one.items).slice(0, TYPICAL);
+  const typical = one.items.filter(({ item }) => !one.name.includes(shown(item)) && !one.name.includes(item)), four = (typical.length >= TYPICAL ? typical : one.items).slice(0, TYPICAL);
   const [part, rest] = shareOf(p, isGiven ? "such baskets" : "all baskets");
   return make("li", { class: "card mission" }, make("h3", {}, ...missionName(missions, one.name)),
     bar(p, { usual: isGiven ? one.share : null, tone: tone(missions, one.name) }),

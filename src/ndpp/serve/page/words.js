@@ -31,18 +31,29 @@ export function often(x) {
   return x >= 0.01 ? `${Math.min(99, Math.round(100 * (1 - x)))} % less often than` : "hardly ever, compared with";
 }
 
+// The names of items, by label, that answers have told. What has no name is read by its label.
+const names = new Map();
+
+// Learn the names of an answer; return those that are new.
+export const learn = (told = {}) => Object.entries(told).filter(([label, name]) => names.get(label) !== name && names.set(label, name));
+
 const CODE = /^(\d{4,}\S*)\s+(?=\S)/;
 
-// A label in capitals shouts: "85123A WHITE T-LIGHT HOLDER" reads "85123A White t-light holder". Its code stays as it is.
-export function shown(item) {
-  const label = String(item), words = label.match(/\p{L}{3,}/gu) ?? [], loud = words.filter((word) => !/\p{Ll}/u.test(word) && /\p{Lu}/u.test(word));
+// A text in capitals shouts: "85123A WHITE T-LIGHT HOLDER" reads "85123A White t-light holder". Its code stays as it is.
+export function readable(text) {
+  const label = String(text), words = label.match(/\p{L}{3,}/gu) ?? [], loud = words.filter((word) => !/\p{Ll}/u.test(word) && /\p{Lu}/u.test(word));
   if (2 * loud.length <= words.length || (words.length < 2 && label.length < 5)) return label;
   const lower = label.split(" ").map((word) => (/^\d{4}/.test(word) ? word : word.toLowerCase())).join(" ");
   return lower.replace(/(?<=^|\s)\p{Ll}/u, (letter) => letter.toUpperCase());
 }
 
-// A label in two parts, the code of the article, if it begins with one, and the name.
+// What an item is called.
+export const shown = (item) => readable(names.get(String(item)) ?? item);
+
+// An item in two parts, its code and its name: the label and the name that goes with it, or the code that the label begins with, and the rest.
+export const hasName = (item) => names.has(String(item));
 export function parts(item) {
+  if (hasName(item)) return [String(item), shown(item)];
   const label = shown(item), code = CODE.exec(label);
   return code ? [code[1], label.slice(code[0].length)] : ["", label];
 }
