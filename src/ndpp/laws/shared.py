@@ -14,7 +14,7 @@ from ndpp._types import AnyArray, FloatArray, IntArray, Which
 from ndpp._validation import clip_probabilities, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
-from ndpp.laws.begun import Begun
+from ndpp.laws.begun import Begun, rounded_up
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.changes import Alike, solved
 from ndpp.laws.frame import FeatureMap, of_components
@@ -362,9 +362,16 @@ class SharedTies(Mixture):
         return np.ascontiguousarray((self.masses() / self.by_item((1 + self.touched.tilted_odds(0.0)) ** 2)).T)
 
     @of_components
-    def room_table(self) -> FloatArray:
-        """By how much P_c(a ∈ S) may exceed its first value given items that do not pull a."""
-        return self.slope_table * np.ascontiguousarray(self.by_item(self.touched.gaps).T)
+    def bound_tables(self) -> FloatArray:
+        """P_c(a ∈ S), by how much it may grow given items that do not pull a, and ``slope_table``, in single precision, (3, n_items, C).
+
+        They are rounded up, so that they serve bounds.
+        """
+        p, out = self.inclusion_table, np.empty((3, *self.slope_table.shape), np.float32)
+        room = np.ascontiguousarray(self.by_item(self.touched.gaps).T).clip(0.0)
+        for table, values in zip(out, (p, np.minimum(self.slope_table * room, 1 - p), self.slope_table)):
+            table[:] = rounded_up(values)
+        return out
 
     def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
         """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) for two lists of items that can occur, a ≠ b: what ties add to the missions."""
