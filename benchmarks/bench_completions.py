@@ -2,6 +2,7 @@
 
     python benchmarks/bench_completions.py MODEL BASKETS.gz [--against SRC] [-o FILE.json]
     python benchmarks/bench_completions.py MODEL BASKETS.gz --memory 10000 [-o FILE.json]
+    python benchmarks/bench_completions.py MODEL BASKETS.gz --lists [--against SRC] [-o FILE.json]
     python benchmarks/bench_completions.py MODEL BASKETS.gz --everyday [-o FILE.json]
     python benchmarks/bench_completions.py --flat [-o FILE.json]
 
@@ -10,9 +11,11 @@ the first completion takes after the model was loaded, compiled code being there
 peak memory of the process is that of all of it. ``--against`` measures the package in another folder in turns with this one. The command
 completes with a file that ``ndpp prepare`` has written.
 ``--memory`` completes this many different baskets, and reports by how much the process and its cached components have grown.
+``--lists`` measures ``recommend`` in all rankings: the first from the file and from a prepared one, single baskets, and in bulk;
+and ``inclusion_probabilities(given=)``. It counts the lists that differ from those of the full sum.
 ``--everyday`` measures what a user meets first: samples, completions by a new server, its start, and reasons in bulk.
 ``--flat`` completes baskets of synthetic mixtures of one rank over 10⁴, 10⁵ and 10⁶ items.
-``-o`` writes a part of a file, and keeps the others: ``completions``, ``memory`` or ``everyday`` of the model, or ``flat``.
+``-o`` writes a part of a file, and keeps the others: ``completions``, ``lists``, ``memory`` or ``everyday`` of the model, or ``flat``.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +84,47 @@ def measure(model: Path, baskets: Path, count: int, most: int) -> dict[str, Any]
                 "p99": float(np.percentile(warm, 99)),
             }
     record["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return record
+
+
+def lists(model: Path, baskets: Path, count: int) -> dict[str, Any]:
+    """Return CPU milliseconds of lists of ten, and how many of them are not those of the scores of all items."""
+    import ndpp
+    from ndpp.inference.ranking import Rule
+
+    def timed(ask: Callable[..., Any], *asked: Any, **how: Any) -> float:
+        start = time.process_time()
+        ask(*asked, **how)
+        return 1e3 * (time.process_time() - start)
+
+    def full(basket: list[int]) -> Any:
+        scores = law.inclusion_probabilities(given=basket)
+        scores[basket] = 0.0
+        return scores
+
+    law, sets = ndpp.load(model), {n: begun(baskets, n, count) for n in GIVEN}
+    record: dict[str, Any] = {"model": model.stem, "baskets": count, "first_ms": timed(ndpp.recommend, law, sets[2][0])}
+    with tempfile.TemporaryDirectory() as folder:
+        ndpp.save(law.prepared(), Path(folder) / "prepared.safetensors")
+        prepared = ndpp.load(Path(folder) / "prepared.safetensors")
+        record["first_prepared_ms"] = timed(ndpp.recommend, prepared, sets[2][0])
+    for ranking in ndpp.Ranking:
+        for n, chosen in sets.items():
+            each = [timed(ndpp.recommend, law, basket, ranking=ranking) for basket in chosen]
+            record[f"{ranking}_given_{n}_ms"] = float(np.median(each))
+        together = ndpp.Baskets.from_lists(
+            [basket for chosen in sets.values() for basket in chosen], n_items=law.n_items
+        )
+        record[f"{ranking}_bulk_ms"] = timed(ndpp.recommend_many, law, together, ranking=ranking) / len(together)
+    few = sets[2][:20]
+    record["inclusions_given_2_ms"] = float(np.median([timed(law.inclusion_probabilities, given=one) for one in few]))
+    rules = [Rule.of(law, ranking=ranking) for ranking in ndpp.Ranking if not ranking.is_whole]
+    pairs = [(rule, np.array(one), full(one)) for one in [*sets[1], *sets[2], *sets[3]] for rule in rules]
+    record["lists"] = len(pairs)
+    record["differ"] = sum(
+        ndpp.recommend(law, one, ranking=rule.ranking).items.tolist() != rule.best(scores, one).items.tolist()
+        for rule, one, scores in pairs
+    )
     return record
 
 
@@ -226,6 +270,7 @@ def main() -> None:
     parser.add_argument(
         "--memory", type=int, default=0, metavar="BASKETS", help="measure the memory of this many baskets"
     )
+    parser.add_argument("--lists", action="store_true", help="measure recommendations")
     parser.add_argument("--everyday", action="store_true", help="measure what a user meets first")
     parser.add_argument("--flat", action="store_true", help="measure synthetic mixtures of 10⁴ to 10⁶ items")
     parser.add_argument("--count", type=int, default=300, help="baskets measured for each number of given items")
@@ -250,6 +295,9 @@ def main() -> None:
             write_part(chosen.output, [part, chosen.model.stem], one)
         print(json.dumps(one, indent=1))
         return
+    if chosen.one and chosen.lists:
+        print(json.dumps(lists(chosen.model, chosen.baskets, chosen.count)))
+        return
     if chosen.one:
         record = measure(chosen.model, chosen.baskets, chosen.count, chosen.most)
         print(json.dumps(record | (command(chosen.model, chosen.baskets, chosen.command) if chosen.command else {})))
@@ -267,13 +315,13 @@ def main() -> None:
             "--count",
             str(chosen.count),
         ]
-        words += ["--command", str(chosen.command), "--most", str(chosen.most)]
+        words += ["--command", str(chosen.command), "--most", str(chosen.most), *["--lists"] * chosen.lists]
         threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         environment = os.environ | threads | ({"PYTHONPATH": source} if source else {})
         done = subprocess.run(words, env=environment, check=True, stdout=subprocess.PIPE, text=True)
         records.append({"version": version, **json.loads(done.stdout)})
         print(json.dumps(records[-1], indent=1), flush=True)
-    write_part(chosen.output, ["completions", chosen.model.stem], {"runs": records})
+    write_part(chosen.output, ["lists" if chosen.lists else "completions", chosen.model.stem], {"runs": records})
 
 
 if __name__ == "__main__":

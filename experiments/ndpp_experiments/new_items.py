@@ -37,7 +37,7 @@ from ndpp.baskets import Baskets
 from ndpp.datasets import load_baskets, make_baskets
 from ndpp.errors import DataNotFoundError, InvalidInputError
 from ndpp.laws import Law
-from ndpp.laws.begun import Begun, Correction, parts
+from ndpp.laws.begun import Begun, parts
 from ndpp_experiments.plots import effects
 from ndpp_experiments.record import Finding, Result, Say
 
@@ -244,12 +244,8 @@ def judged(data: str, split: Split, plain: Any, featured: Any, seed: int, say: S
 class _Begun(Begun):
     """Baskets whose scores leave out ties in components of a negligible posterior, to save most of the time."""
 
-    def _correction(self, i: int, unit: FloatArray) -> Correction:
-        found = super()._correction(i, unit)
-        kept = found.posterior > NEGLIGIBLE
-        return found._replace(
-            components=found.components[kept], posterior=found.posterior[kept], sides=found.sides[:, kept]
-        )
+    def _components(self, i: int, least: float) -> IntArray:
+        return np.flatnonzero(self.posterior[i] > max(least, NEGLIGIBLE))
 
 
 def posteriors_and_scores(law: Any, given: Baskets, n_scored: int) -> tuple[FloatArray, FloatArray]:

@@ -164,7 +164,13 @@ def test_what_was_computed_before_is_right_for_new_items(kind, keep, tmp_path):
     assert not wanted._kept
     ndpp.save(wanted, tmp_path / "law.safetensors")  # without what was computed
     afresh = ndpp.load(tmp_path / "law.safetensors").prepared()
-    for name, error in (("marginals", 1e-9), ("log_touched", 1e-9), ("size_moments", 1e-6)):
+    for name, error in (
+        ("marginals", 1e-9),
+        ("log_touched", 1e-9),
+        ("size_moments", 1e-6),
+        ("forms", 1e-9),
+        ("gaps", 1e-5),
+    ):
         np.testing.assert_allclose(found._kept[name], afresh._kept[name], rtol=error, atol=1e-12)
     np.testing.assert_allclose(probabilities(found), probabilities(wanted), rtol=1e-9)
     if kind != "families":

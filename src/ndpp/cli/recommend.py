@@ -112,7 +112,7 @@ def recommend(
     if impossible and baskets is None:
         answers.recommend(own, starts[0], **order, **said)  # raises, and says why
     if conditions.limit and baskets is None and len(starts) == 1 and not any(one and one.items for one in found):
-        lists.heard(own.law, starts)  # raises if the given items break a limit
+        lists.heard(own, starts)  # raises if the given items break a limit
     if impossible:
         text = f"{impossible} of {len(starts)} baskets have probability zero; nothing is recommended for them"
         warnings.warn(text, stacklevel=1)

@@ -270,8 +270,7 @@ def recommend(  # type: ignore[misc]
         own, n=n, candidates=candidates, exclude=exclude, ranking=ranking, damping=damping, support=support,
         per_category=per_category, limits=limits,
     ).among(in_stock)  # fmt: skip
-    whole = rule.ranking.is_whole
-    return rule.best(scores_of_one(own, ids, whole=whole) if person is None else person.begun(own, ids), ids)
+    return rule.best_for(ids) if person is None else rule.best(person.begun(own, ids), ids)
 
 
 def _of_lists(

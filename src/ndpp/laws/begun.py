@@ -12,17 +12,19 @@ N_c − U_c, is the parallel sum of (A_c*)⁻¹ and Zᵀ A_c* Z, and so at most 
     x_aᵀ (N_c − U_c) x_a  ≤  x_aᵀ Zᵀ A_c* Z x_a  ≤  (a term that does not depend on J)  +  Σ_{j∈J} (x_jᵀ Z x_a)².
 
 :meth:`Begun.best` scores the items with the largest first part, drops all items whose bound is below the score of the last of them,
-and replaces the bound of the others by the second part, components of large posterior first, dropping items as their bound decreases.
+replaces the bounds of the others by the second part in the components of the largest posterior, drops items again, and scores those that
+are left. Bounds are sums of tables in single precision, which are rounded up; every score that is returned is that of the full sum.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from ndpp._types import BoolArray, FloatArray, IntArray, cached_property
+from ndpp._memory import Memory
+from ndpp._types import BoolArray, FloatArray, IntArray, Which, cached_property
 from ndpp.baskets import Baskets
 from ndpp.laws.precision import WARN_ERROR
 from ndpp.linalg.scaling import ROUNDING, inverted
@@ -34,14 +36,22 @@ LEFT_OUT = 1e-12
 P_c(a ∈ S | J ⊆ S) are probabilities, so the error of a score is no larger."""
 EQUAL = 1e-9
 """Scores that agree to this relative precision may be equal but for rounding; both items are then scored."""
-GROUP = 32
-"""Number of components whose bounds are replaced first; then as many as were replaced before."""
+GROUP, FEW = 32, 8
+"""Components of the largest posterior, whose bounds are replaced before the others if there are more than a few items to judge."""
 PRODUCTS = 2**25
 """Entries of N_c x_j and N_cᵀ x_j in memory at a time, and of (I + R_c N_c R_cᵀ)⁻¹ (256 MB each)."""
+KEPT_BYTES = 2**26
+"""Most bytes of N_c x_j and N_cᵀ x_j of single baskets that are kept."""
+CACHED = 2**16
+"""Entries of matrices N_c that are multiplied from both sides while they are in the cache (512 kB)."""
 NO_BOUND = 1e150
 """Stands for a bound where there is none; its product with a derivative of 0 is 0."""
-ITEMS = 512
+ITEMS = 256
 """Items whose second parts are computed at a time."""
+MOST = 0.8
+"""If more of the components matter, all are counted: then nothing has to be copied."""
+FLOOR = 1e-18
+"""The smallest number in bounds: products of two such are normal numbers in single precision."""
 
 
 def parts(mixture: SharedTies, baskets: Baskets) -> Iterator[IntArray]:
@@ -95,43 +105,19 @@ def posteriors(log_mass: FloatArray, errors: FloatArray) -> tuple[FloatArray, Fl
     return posterior, lost + (posterior * np.where(errors == np.inf, 0.0, errors)).sum(axis=1)
 
 
-class Correction(NamedTuple):
-    """The second part of one basket: its ``components``, and the two factors of their U_c as ``sides``, shape (2, C, k, r).
+def products(q: FloatArray, N: FloatArray) -> FloatArray:
+    """Return N_cᵀ q_j and N_c q_j, shape (items, 2, C, r): every N_c is read from memory once."""
+    C, r = N.shape[:2]
+    out, step = np.empty((len(q), 2, C, r)), max(1, CACHED // max(1, r * r))
+    for part in (slice(start, start + step) for start in range(0, C if len(q) else 0, step)):
+        for side, matrices in enumerate((N[part], N[part].swapaxes(1, 2))):
+            np.matmul(q, matrices, out=out[:, side, part].swapaxes(0, 1))
+    return out
 
-    ``rows`` are all rows x.
-    """
 
-    mixture: SharedTies
-    rows: FloatArray
-    components: IntArray
-    posterior: FloatArray
-    sides: FloatArray
-
-    def of(self, items: IntArray, group: slice = slice(None)) -> FloatArray:
-        """Return Σ_c P(c | J) v_ca x_aᵀ U_c x_a of some items, over a group of the components."""
-        row_of, sides, components = self.mixture.row_of, self.sides[:, group], self.components[group]
-        rows, at = np.unique(items if row_of is None else row_of[items], return_inverse=True)
-        products = sides.reshape(int(np.prod(sides.shape[:3])), sides.shape[3]) @ self.rows[rows].T
-        left, right = products.reshape(*sides.shape[:3], len(rows))
-        explained = (left * right).sum(axis=1)
-        shares = self.posterior[group] * self.mixture.slope_table[items[:, None], components]
-        return np.asarray((shares * explained.T[at]).sum(axis=1))
-
-    def contenders(
-        self, items: IntArray, scores: FloatArray, least: FloatArray, pulls: FloatArray
-    ) -> tuple[IntArray, FloatArray]:
-        """Return the items that score at least so much, and their scores, from their first parts."""
-        mixture, bounded = self.mixture, np.zeros(len(self.mixture.weights))
-        bounded[self.components] = self.posterior
-        start, stop = 0, GROUP
-        while start < len(self.components) and len(items):
-            scores = scores - self.of(items, slice(start, stop))
-            bounded[self.components[start:stop]] = 0.0
-            room = mixture.room_table[items] @ bounded + (mixture.slope_table[items] @ bounded) * pulls
-            kept = scores + room >= least
-            items, scores, least, pulls = items[kept], scores[kept], least[kept], pulls[kept]
-            start, stop = stop, 2 * stop
-        return items, scores
+def rounded_up(values: FloatArray) -> FloatArray:
+    """Return bounds of these values, which are not negative, in single precision; ``FLOOR`` for those that are smaller, but not 0."""
+    return np.where(values > 0, np.maximum(values * (1 + 2.0**-23), FLOOR), 0.0).astype(np.float32)
 
 
 class Begun:
@@ -158,8 +144,9 @@ class Begun:
             self.places[i] = self.places[i][:0]
         errors, self.inverses = np.zeros(log_mass.shape), []
         noise = 10 * self.ties._state.errors  # a probability is a derivative of log Z, with a larger error
+        self.sides = self._products()
         for i, places in enumerate(self.places):
-            forms = self._right.take(places, axis=1) @ self.q[places].T
+            forms = self._forms(0, places, self.q[places]).swapaxes(0, 1)
             contained, errors[i], inverses = started(forms, self.odds[:, places], noise)
             log_mass[i] += contained
             self.inverses.append(inverses)
@@ -168,15 +155,20 @@ class Begun:
         self.posterior, self.wrong = posteriors(log_mass + prior, errors)
         self.log_mass = np.where(errors < np.inf, log_mass, -np.inf)
 
-    @cached_property
-    def _left(self) -> FloatArray:
-        """N_c x_j of the distinct items of all baskets, shape (C, items, r)."""
-        return np.asarray(self.q @ self.ties._state.N.swapaxes(1, 2))
+    def _products(self) -> FloatArray:
+        """Return :func:`products` of the distinct items. Those of single baskets are kept for further questions about them."""
+        N = self.ties._state.N
+        if len(self.baskets) > 1:
+            return products(self.q, N)
+        kept: Memory = self.mixture.memory.remember("begun", lambda: Memory(KEPT_BYTES))
+        return kept.remember(tuple(self.distinct.tolist()), lambda: products(self.q, N))
 
-    @cached_property
-    def _right(self) -> FloatArray:
-        """N_cᵀ x_j."""
-        return np.asarray(self.q @ self.ties._state.N)
+    def _forms(self, side: int, places: IntArray, rows: FloatArray, which: Which = slice(None)) -> FloatArray:
+        """Return x_jᵀ N_c x_a, with ``side`` 1 x_aᵀ N_c x_j, of distinct items and rows, shape (places, components, rows)."""
+        out = np.empty((len(places), len(self.mixture.weights[which]), len(rows)))
+        for forms, j in zip(out, places.tolist()):
+            np.matmul(self.sides[j, side, which], rows.T, out=forms)
+        return out
 
     @cached_property
     def _settled(self) -> tuple[IntArray, IntArray, FloatArray]:
@@ -198,16 +190,18 @@ class Begun:
         out[baskets, items] = values
         return np.asarray(out)
 
-    def _correction(self, i: int, unit: FloatArray) -> Correction:
-        """Return the second part of basket i for scores in these units; the components of the largest posterior come first."""
-        order = np.argsort(-self.posterior[i])
-        order = order[self.posterior[i, order] > LEFT_OUT * unit.min(initial=1.0) / len(order)]
-        at = order[:, None] * len(self.distinct) + self.places[i]
-        flat = len(self.posterior[i]) * len(self.distinct), self.q.shape[1]
-        sides = np.empty((2, *at.shape, self.q.shape[1]))
-        self._left.reshape(flat).take(at, axis=0, out=sides[0])
-        np.matmul(self.inverses[i][order], self._right.reshape(flat).take(at, axis=0), out=sides[1])
-        return Correction(self.mixture, self.ties.all_rows, order, self.posterior[i, order], sides)
+    def _second_part(self, i: int, items: IntArray, which: Which = slice(None)) -> FloatArray:
+        """Return Σ_c P(c | J) v_ca x_aᵀ U_c x_a of a basket J and some items, over some components."""
+        places, row_of = self.places[i], self.mixture.row_of
+        if not len(places):
+            return np.zeros(len(items))
+        rows, at = np.unique(items if row_of is None else row_of[items], return_inverse=True)
+        x = self.ties.all_rows[rows]
+        right, left = (self._forms(side, places, x, which).swapaxes(0, 1) for side in (0, 1))
+        explained = (left * (self.inverses[i][which] @ right)).sum(axis=1)
+        slopes = self.mixture.slope_table
+        shares = slopes[items] if isinstance(which, slice) else slopes[items[:, None], which]
+        return np.asarray(np.einsum("ac,ca->a", shares * self.posterior[i, which], explained[:, at]))
 
     def scores(self) -> FloatArray:
         """Return P(a ∈ S | J ⊆ S), shape (len(baskets), n_items), 0 for items of J and NaN for baskets that are not answered."""
@@ -218,12 +212,18 @@ class Begun:
         out, settled, row_of = self._first_parts(), self._is_settled(), self.mixture.row_of
         alone = self.mixture.weights @ self.mixture.inclusion_table.T
         by_row = np.arange(out.shape[1]) if row_of is None else np.argsort(row_of, kind="stable")
+        least = LEFT_OUT * alone[alone > 0].min(initial=1.0) / self.posterior.shape[1]
         for i in np.flatnonzero([len(places) for places in self.places]).tolist():
-            others, correction = by_row[~settled[i, by_row]], self._correction(i, alone[alone > 0])
+            others, which = by_row[~settled[i, by_row]], self._components(i, least)
             for start in range(0, len(others), ITEMS):
                 items = others[start : start + ITEMS]
-                out[i, items] -= correction.of(items)
+                out[i, items] -= self._second_part(i, items, which)
         return out
+
+    def _components(self, i: int, least: float) -> Which:
+        """Return the components of which the posterior of a basket is larger."""
+        found = np.flatnonzero(self.posterior[i] > least)
+        return slice(None) if len(found) > MOST * self.posterior.shape[1] else found
 
     def _is_settled(self) -> BoolArray:
         out = np.zeros((len(self.baskets), self.mixture.n_items), bool)
@@ -237,24 +237,46 @@ class Begun:
 
         Those of the items that are ``wanted`` of each basket are given in any case.
         """
-        first, settled, mixture = self._first_parts(), self._is_settled(), self.mixture
-        first[:, ~allowed] = 0.0
-        known, unit = settled & allowed, np.broadcast_to(unit, allowed.shape)
-        pulls, out, n = self._pulls(), np.where(known, first, 0.0), min(n, len(allowed))
-        bounds = first + self.posterior @ mixture.room_table.T + (self.posterior @ mixture.slope_table.T) * pulls
+        settled, mixture, n = self._is_settled(), self.mixture, min(n, len(allowed))
+        known, unit, tables = settled & allowed, np.broadcast_to(unit, allowed.shape), mixture.bound_tables
+        out = np.zeros(settled.shape)
+        out[self._settled[:2]] = self._settled[2]
+        out[~known] = 0.0
+        pulls, posterior = self._pulls(), rounded_up(self.posterior)
+        first, room, slopes = posterior @ tables.swapaxes(1, 2)
+        bounds = self._bound(first + room, slopes, pulls)
+
+        def exactly(items: IntArray) -> FloatArray:
+            return np.asarray(mixture.inclusion_table[items] @ self.posterior[i] - self._second_part(i, items))
+
         for i, row in enumerate(out):
-            correction = self._correction(i, unit[allowed])
-            top = np.argpartition(first[i] / unit, -n)[-n:]
+            able = allowed & ~settled[i]
+            guesses = np.where(able, first[i], row) / unit
+            top = np.argpartition(guesses, -n)[-n:]
             new = top if wanted is None else np.union1d(top, wanted[i])
-            new = new[allowed[new] & ~settled[i, new]]
-            row[new] = first[i, new] - correction.of(new)
+            new = new[able[new]]
+            row[new] = exactly(new)
             least = (row[top] / unit[top]).min() * unit * (1 - EQUAL)
-            able = allowed & ~settled[i] & (bounds[i] >= least)
+            able &= bounds[i] >= least
             able[new] = False
-            items = np.flatnonzero(able)
-            found, scores = correction.contenders(items, first[i, items], least[items], pulls[i, items])
-            row[found] = scores
+            items = self._contenders(i, np.flatnonzero(able), least, pulls[i])
+            row[items] = exactly(items)
         return self._answered(out)
+
+    def _contenders(self, i: int, items: IntArray, least: FloatArray, pulls: FloatArray) -> IntArray:
+        """Return the items that may score at least so much, as far as the components of the largest posterior tell."""
+        if len(items) <= FEW:
+            return items
+        which, left = np.argsort(-self.posterior[i])[:GROUP], rounded_up(self.posterior[i])
+        scores = self.mixture.inclusion_table[items] @ self.posterior[i] - self._second_part(i, items, which)
+        left[which] = 0.0
+        room, slopes = (self.mixture.bound_tables[k, items] @ left for k in (1, 2))
+        return np.asarray(items[scores + self._bound(room, slopes, pulls[items]) >= least[items]])
+
+    def _bound(self, room: FloatArray, slopes: FloatArray, pulls: FloatArray) -> FloatArray:
+        """Return bounds from sums in single precision, whose terms are not negative."""
+        slack = 1 + 2.0**-23 * (self.posterior.shape[1] + 8)
+        return np.asarray(slack * (np.float64(room) + np.float64(slopes) * pulls))
 
     def _pulls(self) -> FloatArray:
         """Return Σ_j (x_jᵀ Z x_a)² of every basket and item; large if there is no Z."""

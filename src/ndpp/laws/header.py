@@ -17,10 +17,10 @@ from safetensors import SafetensorError, safe_open
 from ndpp.errors import InvalidInputError, ModelFileError, UncheckedModelWarning
 
 FORMAT = "ndpp-kernel"
-FORMAT_VERSION = 8
+FORMAT_VERSION = 9
 """The newest version that this library reads: 1 for plain files, 2 for folders, 3 for mixtures, 4 for families, 5 for prepared ones, 6 for
 distributions that leave out the empty set, 7 for weights that depend on context and for what features say about new items, 8 for mixtures
-of any laws and for laws of other kinds."""
+of any laws and for laws of other kinds, 9 for prepared ones with what lists need."""
 PARAMETRISATIONS = ("xw",), ("xw", "tied", "mixture", "families")
 """Before version 3, and before version 8."""
 FIELDS = {"format", "format_version", "ndpp_version", "parametrisation", "n_items", "n_columns", "labels", "crc32", "metadata", "shards",

@@ -77,7 +77,7 @@ class Mixture(Law):
     @property
     def format_version(self) -> int:  # type: ignore[override]
         """The first version of the file format that holds such a mixture."""
-        return 8 if "components" in self.facts() else 3
+        return max(8, *(part.format_version for part in self.components)) if "components" in self.facts() else 3
 
     def __init__(self, components: Sequence[Law], weights: Any, *, names: Sequence[str] | None = None) -> None:
         components = tuple(components)

@@ -14,7 +14,7 @@ from ndpp._types import AnyArray, FloatArray, IntArray, Which
 from ndpp._validation import clip_probabilities, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
-from ndpp.laws.begun import Begun
+from ndpp.laws.begun import Begun, rounded_up
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.changes import Alike, solved
 from ndpp.laws.frame import FeatureMap, of_components
@@ -30,6 +30,9 @@ from ndpp.linalg.tilts import solve_each
 
 KEPT = "marginals", "log_touched", "rounding", "size_moments"
 """N_c, log Z_c and its rounding error of the rows that sets touch, and the moments of sizes: what a file may keep."""
+
+TABLES = "forms", "gaps"
+"""x_aᵀ N_c x_a and the gaps of its bounds, in single precision: what lists of the best items need, which files keep since version 9."""
 
 NORMALIZERS = "log_normalizers"
 """log Z_c alone: what a file keeps at least of a mixture whose rows are items."""
@@ -69,25 +72,25 @@ class SharedTies(Mixture):
     patterns: Patterns | None = None
     """Which items of a row come together; None if every row is an item."""
     _kept: Mapping[str, FloatArray] = {}
-    """What was computed before, by the names of ``KEPT`` and ``NORMALIZERS``."""
+    """What was computed before, by the names of ``KEPT``, ``TABLES`` and ``NORMALIZERS``."""
 
     @property
     def format_version(self) -> int:  # type: ignore[override]
         """The first version of the file format that holds such a mixture."""
-        return 7 if self.features is not None else 5 if self._is_prepared else 3
+        return 9 if TABLES[0] in self._kept else 7 if self.features is not None else 5 if self._is_prepared else 3
 
     def facts(self) -> dict[str, Any]:
         """Return what its file says of it."""
         return Law.facts(self) | {"n_components": str(len(self.weights)), "names": self.names}
 
     def prepared(self) -> Self:
-        """Return the same mixture with N_c of all components and the moments of their sizes at hand. Files keep them, 8 C r² bytes.
-
-        Nothing then takes O(C n r²) before the first answer.
+        """Return the same mixture with N_c, x_aᵀ N_c x_a and the moments of sizes of all components at hand. Nothing then takes O(C n r²)
+        before the first answer. Files keep them, 8 C r² + 12 C n bytes.
         """
-        state, C = self.touched._state, len(self.odds)
-        moments = self.size_moments(np.zeros(C), np.arange(C))
-        return self._keeping(dict(zip(KEPT, (state.N, state.log_z, state.errors, np.stack(moments)))))
+        ties, C = self.touched, len(self.odds)
+        state, moments = ties._state, self.size_moments(np.zeros(C), np.arange(C))
+        found = state.N, state.log_z, state.errors, np.stack(moments), ties._forms, rounded_up(ties.gaps)
+        return self._keeping(dict(zip(KEPT + TABLES, found)))
 
     @property
     def _is_prepared(self) -> bool:
@@ -115,12 +118,16 @@ class SharedTies(Mixture):
         C, known = len(self.odds), dict[str, tuple[int, ...]]()
         if any(name in arrays for name in KEPT):
             known |= dict(zip(KEPT, ((C, self.base.rank, self.base.rank), (C,), (C,), (4, C))))
+        if any(name in arrays for name in TABLES):
+            known |= dict.fromkeys(TABLES, (C, self.base.n_rows))
         if NORMALIZERS in arrays:
             known[NORMALIZERS] = (C,)
         for name, shape in known.items():
             if name not in arrays or arrays[name].shape != shape or not np.isfinite(arrays[name]).all():
                 raise InvalidInputError(f"{name} should be {shape} finite numbers; prepare the model again")
-        made = self._keeping({name: np.asarray(arrays[name], np.float64) for name in known})
+        made = self._keeping(
+            {name: np.asarray(arrays[name], np.float32 if name == TABLES[1] else np.float64) for name in known}
+        )
         if any(name in arrays for name in FEATURES):
             ties, log_odds = (np.atleast_2d(arrays.get(name, 0.0)) for name in FEATURES)
             shapes = (len(ties), self.base.X.shape[1]), (len(ties) + 1, len(self.odds))
@@ -231,7 +238,8 @@ class SharedTies(Mixture):
         if self._is_prepared:
             p, moments = odds / (1 + odds), np.array(self._kept["size_moments"])
             moments[:2] += p.sum(axis=1), (p * (1 - p)).sum(axis=1)
-            return made._keeping(dict(zip(KEPT, (state.N, state.log_z + growth, state.errors, moments))))
+            tables = {name: np.pad(self._kept[name], ((0, 0), (0, len(p.T)))) for name in TABLES if name in self._kept}
+            return made._keeping(tables | dict(zip(KEPT, (state.N, state.log_z + growth, state.errors, moments))))
         made.touched._known["_state"] = state._replace(log_z=state.log_z + growth)
         return made
 
@@ -362,9 +370,16 @@ class SharedTies(Mixture):
         return np.ascontiguousarray((self.masses() / self.by_item((1 + self.touched.tilted_odds(0.0)) ** 2)).T)
 
     @of_components
-    def room_table(self) -> FloatArray:
-        """By how much P_c(a ∈ S) may exceed its first value given items that do not pull a."""
-        return self.slope_table * np.ascontiguousarray(self.by_item(self.touched.gaps).T)
+    def bound_tables(self) -> FloatArray:
+        """P_c(a ∈ S), by how much it may grow given items that do not pull a, and ``slope_table``, in single precision, (3, n_items, C).
+
+        They are rounded up, so that they serve bounds.
+        """
+        p, out = self.inclusion_table, np.empty((3, *self.slope_table.shape), np.float32)
+        room = np.ascontiguousarray(self.by_item(self.touched.gaps).T).clip(0.0)
+        for table, values in zip(out, (p, np.minimum(self.slope_table * room, 1 - p), self.slope_table)):
+            table[:] = rounded_up(values)
+        return out
 
     def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
         """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) for two lists of items that can occur, a ≠ b: what ties add to the missions."""

@@ -31,7 +31,7 @@ from ndpp.laws.mixture import checked_frame
 from ndpp.laws.mixture_scoring import TiedScoring
 from ndpp.laws.part import ALL_GIVEN, Part, Parts
 from ndpp.laws.precision import FREE, say_precision
-from ndpp.laws.shared import FEATURES, KEPT, NORMALIZERS, SharedTies
+from ndpp.laws.shared import FEATURES, KEPT, NORMALIZERS, TABLES, SharedTies
 from ndpp.linalg.scaling import EPS, inverses, rounding_of
 from ndpp.linalg.sizes import ROUNDED, Coins
 from ndpp.rows.scaled import Multiplied
@@ -66,7 +66,7 @@ class TiedMixture(SharedTies):
 
     parametrisation = "tied"
     _fields = "odds", "base", "_kept", "catalogue", "frame"
-    stored = {"X", "W", "odds", "component_weights"}, {"support", "weights", NORMALIZERS, *KEPT, *FEATURES}
+    stored = {"X", "W", "odds", "component_weights"}, {"support", "weights", NORMALIZERS, *KEPT, *TABLES, *FEATURES}
 
     def __init__(self, odds: Any, base: LowRankKernel, weights: Any, *, names: Sequence[str] | None = None) -> None:
         odds = check_matrix(odds, "odds", shape=(None, base.n_items))
@@ -264,7 +264,8 @@ class TiedMixture(SharedTies):
     @of_components
     def _forms(self) -> FloatArray:
         """x_aᵀ N_c x_a, shape (C, items of the support). O(C n r²), once."""
-        return self._quadratic_forms(self._state.N)
+        known = self._kept.get(TABLES[0])
+        return self._quadratic_forms(self._state.N) if known is None else known
 
     def _forms_of(self, q: FloatArray) -> FloatArray:
         """Return the same of some rows, shape (C, rows)."""
@@ -294,6 +295,8 @@ class TiedMixture(SharedTies):
     def gaps(self) -> FloatArray:
         """x_aᵀ Zᵀ (A_c + T) Z x_a − x_aᵀ N_c x_a ≥ 0, T the symmetric part of W⁻¹; 0 without Z."""
         Z, solved, W = self.pull, self._skew_part_solved, self.core
+        if TABLES[1] in self._kept:
+            return self._kept[TABLES[1]]
         if Z is None or solved is None:
             return np.zeros(self._forms.shape)
         rest = solved.T @ (W + W.T) @ solved / 2  # Zᵀ T Z
