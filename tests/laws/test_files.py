@@ -520,7 +520,7 @@ def test_that_the_empty_set_is_left_out_is_kept(kind: str, tmp_path: Path, monke
     assert model_files.load_header(tmp_path / "plain.safetensors").format_version == plain.format_version != 6
     with monkeypatch.context() as older:  # which would not know the field
         older.setattr("ndpp.laws.header.FORMAT_VERSION", 5)
-        with pytest.raises(ModelFileError, match="it has format version [69]"):
+        with pytest.raises(ModelFileError, match=r"it has format version [69]"):
             model_files.load(path)
     _rewrite_header(path, lambda m: m.update(nonempty="perhaps"))
     with pytest.raises(ModelFileError):
