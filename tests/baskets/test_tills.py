@@ -112,6 +112,14 @@ def test_several_columns_of_a_frame_and_of_parquet_name_a_basket(tmp_path):
     assert manner(tmp_path / "till.parquet", None, (), None).columns == ("customer", "date", "product")
 
 
+def test_a_line_for_excel_is_no_header():
+    text = "sep=;\r\nbasket;item\r\n1;tea\r\n;jam\r\n"
+    assert named(ndpp.Baskets.read(io.StringIO(text.replace("\r\n;jam", "")), format="csv")) == [("1", ["tea"])]
+    assert manner(io.StringIO(text), "csv", ("item",), None).columns == ("basket", "item")
+    with pytest.raises(InvalidInputError, match="line 4 names no basket"):
+        ndpp.Baskets.read(io.StringIO(text), format="csv")
+
+
 def test_parts_of_a_name_are_not_run_together():
     text = "a,b,item\n1,23,tea\n12,3,tea\n"
     assert len(ndpp.Baskets.read(io.StringIO(text), format="csv", basket=["a", "b"])) == 2

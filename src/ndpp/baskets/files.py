@@ -85,7 +85,7 @@ def manner(source: PathOrFile, format: str | None, columns: Iterable[str], encod
         return Manner(kind, None, tuple(parquet_columns(source)))
     if kind == "text":
         return Manner(kind, _separator(read_lines(source, encoding), ()) or " ")
-    text = _read(source, encoding)
+    text = _table_text(source, encoding)
     mark, _ = _dialect(text, columns, DELIMITERS[kind])
     _, header = next(records(io.StringIO(text, newline=""), name_of(source), delimiter=mark))
     return Manner(kind, mark, tuple(word.strip() for word in header))
@@ -166,7 +166,7 @@ def read_table(
     kind, name = format_of(source, format), name_of(source)
     if kind == "parquet":
         return read_parquet(source, needed, also, name=name, advice=advice)
-    text = _read(source, encoding)
+    text = _table_text(source, encoding)
     delimiter, exact = _dialect(text, needed, DELIMITERS.get(kind, ","))
     rows = records(io.StringIO(text, newline=""), name, delimiter=delimiter)
     header = [word.strip() for word in next(rows, (1, [""]))[1]]
@@ -183,6 +183,11 @@ def read_table(
             values.append(row[i])
         lines.append(line)
     return ColumnTable(name, header, {header[i]: values for i, values in zip(wanted, found)}, lines, exact)
+
+
+def _table_text(source: PathOrFile, encoding: str | None) -> str:
+    """Return the text of a CSV or TSV file, with a blank line in place of the first if it tells Excel the delimiter."""
+    return re.sub(r"\Asep=.(?=[\r\n])", "", _read(source, encoding))
 
 
 def _dialect(text: str, columns: Iterable[str], default: str) -> tuple[str, bool]:
