@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -91,8 +91,10 @@ class Served(Prepared):
         table: ItemTable | None = None,
         boost: Mapping[int, float] | None = None,
         customers: Customers | None = None,
+        *,
+        metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(law, table, boost, customers)
+        super().__init__(law, table, boost, customers, metadata=metadata)
         self.name, self.checksum, self.category_of = name, checksum, category_of
         self._sized: dict[int, FloatArray] = {}
         self._warm(int(self.index.popular[0]))
@@ -158,12 +160,12 @@ class Served(Prepared):
         path, groups, table, boost = Path(settings.path), settings.category_of, settings.table, settings.boost
         law = ndpp.load(path)
         category_of = None if groups is None else read_groups(groups, "category", law.n_items, law.labels)
-        items = ItemTable.attached(load_metadata(path), law) if table is None else ItemTable.read(table, law)
+        items = None if table is None else ItemTable.read(table, law)
         # A shop sells more than the model knows: such items are left out, and the log says so.
         factors = None if boost is None else read_factors(boost, law.n_items, law.labels, unknown="skip")
         people = None if settings.customers is None else Customers.load(settings.customers, law)
         name, checksum = path.stem if path.is_file() else path.name, f"{load_header(path).crc32:08x}"
-        return cls(law, name, checksum, category_of, items, factors, people)
+        return cls(law, name, checksum, category_of, items, factors, people, metadata=load_metadata(path))
 
     def meet(self, customers: str | Path) -> None:
         """Read a file of customers in place of those known so far; nothing that was made for one of these is kept."""
