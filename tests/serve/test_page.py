@@ -702,6 +702,10 @@ def test_names_are_shown_beside_codes_and_found(browser, mixture, tmp_path):
         expect(butter.locator("a")).to_have_text(f"{named('butter')} {codes['butter']}")
         expect(page.locator("#missions h3").first).to_have_text(re.compile(r"^[\w ]+ <\d\d> and [\w ]+ <\d\d>$"))
         expect(page.locator("#missions .code")).to_have_count(0)
+        page.set_viewport_size({"width": 390, "height": 844})  # what is recommended comes before the fields for limits
+        fields = page.locator("section.fields").bounding_box()
+        assert page.locator("#next .row").first.bounding_box()["y"] < fields["y"]
+        page.set_viewport_size({"width": 1280, "height": 900})
         for typed, found in (("jam", "jam"), (codes["pesto"], "pesto")):
             type_and_choose(page, typed)
             expect(page.locator("#basket bdi").last).to_have_text(f"{named(found)} {codes[found]}")
