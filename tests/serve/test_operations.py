@@ -91,7 +91,8 @@ def test_it_listens_before_the_model_is_loaded(model, monkeypatch):
             assert "being loaded" in found.json()["detail"]
         assert post(f"{url}/api/recommend", json={}).status_code == 503
         page = get(url)
-        assert (page.status_code, page.headers["refresh"]) == (503, "1")
+        assert (page.status_code, page.headers["retry-after"]) == (503, "1")
+        assert "being loaded, step 1 of 4: reading the files" in page.text
         go.set()
         until(lambda: get(f"{url}/ready").status_code == 200)
         assert post(f"{url}/api/recommend", json={}).status_code == 200

@@ -7,7 +7,7 @@ from typing import Any
 
 import jinja2
 from fastapi import APIRouter, Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, Response
 
 import ndpp
 from ndpp.serve.model import NotReadyError
@@ -28,8 +28,9 @@ async def page(request: Request) -> Response:
     """The page to explore the model."""
     try:
         name = request.app.state.holder.current.name
-    except NotReadyError as error:  # the browser asks again by itself
-        return PlainTextResponse(f"{error}\n", 503, {"refresh": "1", "retry-after": "1"})
+    except NotReadyError as error:  # the page asks until the model is there, and loads itself again once
+        waiting = TEMPLATES.get_template("loading.html").render(reason=str(error), version=ndpp.__version__)
+        return HTMLResponse(waiting, 503, {"retry-after": "1"})
     return HTMLResponse(TEMPLATES.get_template("page.html").render(name=name, version=ndpp.__version__))
 
 
