@@ -60,6 +60,7 @@ def expected(law: Mixture) -> dict[str, list[tuple[int, int]]]:
         alike = missing >= 0.1 * sqrt(missions(a, a) * missions(b, b))
         if missing >= 0.2 * by_missions and alike and together <= 4 * apart:
             strength["substitutes"][a, b] = missing / spread
+            strength["complements"].pop((a, b), None)  # a pair is in one list
     return {kind: sorted(found, key=found.get, reverse=True) for kind, found in strength.items()}
 
 
@@ -71,7 +72,7 @@ def tied() -> Mixture:
     )
 
 
-@pytest.mark.parametrize("law", [shop(), shop(avoidance=0.3), tied()], ids=["shop", "less", "tied"])
+@pytest.mark.parametrize("law", [shop(), shop(avoidance=0.75), tied()], ids=["shop", "less", "tied"])
 def test_the_definition_by_enumeration(law):
     found, wanted = answers.pairs(law, n=100, ids=True), expected(law)
     assert wanted["complements"]
@@ -93,6 +94,26 @@ def test_variants_that_exclude_each_other_are_substitutes():
     assert {pair.item, pair.other} == {"red cup", "blue cup"}
     assert pair.by_missions > 2 > 0.5 > pair.by_ties
     assert pair.times == pair.by_ties
+
+
+def test_substitutes_that_a_mission_brings_together_are_no_complements():
+    law = shop(avoidance=0.75)
+    (pair,) = answers.pairs(law).substitutes
+    assert {pair.item, pair.other} == {"red cup", "blue cup"}
+    assert pair.lift > 1.1
+    assert "blue cup" not in [one.other for one in answers.related(law, "red cup").complements]
+
+
+@pytest.mark.parametrize(("n_baskets", "n_found"), [(100, 0), (100_000, 1)])
+def test_what_so_few_baskets_cannot_show_is_no_substitute(n_baskets, n_found):
+    law = shop(avoidance=0.75)
+    for metadata in (
+        {"baskets": {"number": n_baskets}},
+        {"memory": {"orders": float(n_baskets)}, "baskets": {"number": 1}},
+    ):
+        own = answers.Prepared(law, metadata=metadata)
+        assert len(answers.pairs(own).substitutes) == n_found
+        assert answers.pairs(own).complements == answers.pairs(law).complements
 
 
 def test_independent_bestsellers_are_neither():

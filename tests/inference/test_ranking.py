@@ -21,6 +21,7 @@ from ndpp import (
     Mixture,
     PerCategory,
     Ranking,
+    answers,
     continuation_scores,
     greedy_map,
     metrics,
@@ -28,8 +29,8 @@ from ndpp import (
     recommend,
     recommend_many,
 )
-from ndpp.datasets import make_kernel
-from ndpp.errors import ImpossibleSizeError, InvalidInputError, PrecisionError, ZeroProbabilityError
+from ndpp.datasets import make_kernel, shelf_kernel
+from ndpp.errors import ImpossibleSizeError, InvalidInputError, PrecisionError, UnknownLabelError, ZeroProbabilityError
 from ndpp.inference.ranking import DAMPING, Rule
 from ndpp.inference.scores import scores_or_nan
 from ndpp.laws.begun import NO_BOUND, Begun, parts
@@ -489,3 +490,16 @@ def test_lift_of_items_that_hardly_ever_occur_is_the_same_in_bulk():
         assert found.items.tolist() == one.items.tolist()
         assert found.scores == pytest.approx(one.scores, rel=1e-8)
     assert 0 in one.items
+
+
+@pytest.mark.filterwarnings("ignore::ndpp.errors.DataWarning")
+def test_unknown_items_of_all_lists_are_skipped():
+    """As in ``ndpp.answers``, the command and the service."""
+    law = shelf_kernel()
+    lists = {"exclude": ["rice", "oat drink"], "candidates": ["rice", "tea", "jam", "oat drink"]}
+    found = law.recommend(["bread", "oat drink"], unknown="skip", **lists)
+    assert found.labels == law.recommend(["bread"], exclude=["rice"], candidates=["rice", "tea", "jam"]).labels
+    asked = answers.recommend(law, ["bread", "oat drink"], unknown="skip", **lists)
+    assert [one.item for one in asked.items] == list(found.labels)
+    with pytest.raises(UnknownLabelError):
+        law.recommend(["bread"], exclude=["oat drink"])

@@ -10,7 +10,7 @@ import pytest
 
 from ndpp import Baskets, LowRankKernel, Mixture, metrics
 from ndpp.baskets.orders import Orders
-from ndpp.datasets import make_baskets, make_kernel
+from ndpp.datasets import make_baskets, make_kernel, shelf_kernel
 from ndpp.errors import InvalidInputError, PrecisionError
 from ndpp.metrics import models
 from ndpp.metrics.likelihood import random_sets
@@ -357,3 +357,20 @@ def test_baskets_in_context_are_judged_in_it():
         assert getattr(found, field).value != getattr(plain, field).value, field
     other, same = (metrics.compare_models({"law": MIXTURE}, one, rng=0, n_boot=0).rows[0] for one in (judged, TEST))
     assert [one.value for one in other.estimates] == [one.value for one in same.estimates]
+
+
+def test_empty_baskets_are_not_said_to_be_impossible():
+    law = shelf_kernel().without_empty()
+    found = metrics.compare_models(
+        {"model": law}, Baskets.from_lists([[], [], [0, 1], [6, 8]], n_items=law.n_items), n_boot=10
+    )
+    assert (found.n_impossible, found.n_empty) == (2, 2)
+    told = " ".join(found.notes())
+    assert "2 baskets are empty, as orders whose items were all skipped are; a model here has no empty baskets." in told
+    assert "probability zero" not in told
+    assert (
+        metrics.compare_models(
+            {"model": shelf_kernel()}, Baskets.from_lists([[], [0, 1]], n_items=12), n_boot=10
+        ).n_empty
+        == 0
+    )

@@ -12,10 +12,12 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
 import uvicorn
+from starlette.requests import Request
 
 import ndpp
 from kernels import BY_NAME
@@ -23,6 +25,7 @@ from ndpp._stop import look
 from ndpp.datasets import make_kernel, shelf_kernel
 from ndpp.errors import InvalidInputError
 from ndpp.laws.law import Law
+from ndpp.serve import work
 from ndpp.serve.app import create_app
 from ndpp.serve.model import Served, Settings, stamp
 from ndpp.serve.run import PatientProtocol
@@ -88,7 +91,8 @@ def test_it_listens_before_the_model_is_loaded(model, monkeypatch):
             assert "being loaded" in found.json()["detail"]
         assert post(f"{url}/api/recommend", json={}).status_code == 503
         page = get(url)
-        assert (page.status_code, page.headers["refresh"]) == (503, "1")
+        assert (page.status_code, page.headers["retry-after"]) == (503, "1")
+        assert "being loaded, step 1 of 4: reading the files" in page.text
         go.set()
         until(lambda: get(f"{url}/ready").status_code == 200)
         assert post(f"{url}/api/recommend", json={}).status_code == 200
@@ -403,3 +407,34 @@ def test_answers_are_not_held_back():
         return made
 
     assert all(asyncio.run(accepted()))
+
+
+def test_time_in_the_queue_does_not_count(monkeypatch):
+    """The clock of the service runs far ahead while a request waits for a thread; the request is answered all the same."""
+    now, first, release = [0.0], threading.Event(), threading.Event()
+    monkeypatch.setattr(work, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    async def receive() -> dict[str, str]:
+        await asyncio.Event().wait()
+        return {}
+
+    def hold() -> None:
+        first.set()
+        assert release.wait(HANG_SECONDS)
+
+    async def ask_twice() -> str:
+        threads = work.Work(HANG_SECONDS, 1, 1)
+        request = Request({"type": "http"}, receive)
+        held = asyncio.create_task(threads.run(request, hold))
+        await asyncio.to_thread(first.wait, HANG_SECONDS)
+        waiting = asyncio.create_task(threads.run(request, lambda: "answered"))
+        await asyncio.sleep(0)
+        now[0] = 3 * HANG_SECONDS
+        release.set()
+        await held
+        try:
+            return await waiting
+        finally:
+            threads.close()
+
+    assert asyncio.run(ask_twice()) == "answered"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import ndpp
 from ndpp.answers import ItemTable
 from ndpp.baskets.orders import Orders
 from ndpp.serve.app import create_app
-from ndpp.serve.model import Settings
+from ndpp.serve.model import Served, Settings
 from patience import HANG_SECONDS
 from servers import ODD, serving
 
@@ -677,6 +678,25 @@ def test_answers_in_a_context(browser, mixture, tmp_path):
         context.close()
 
 
+def test_while_a_model_loads_the_page_says_so_and_waits(browser, model, monkeypatch):
+    go, load = threading.Event(), Served.load
+    monkeypatch.setattr(
+        Served, "load", lambda settings, tell: tell(1) or (go.wait(HANG_SECONDS) and load(settings, tell))
+    )
+    with serving(create_app(Settings(model)), loading=True) as url:
+        page = browser.new_page(reduced_motion="reduce")
+        page.set_default_timeout(PATIENCE)
+        page.goto(f"{url}/?item=bread")
+        expect(page.get_by_role("status")).to_contain_text("step 2 of 4: preparing draws")
+        page.evaluate("window.same = true")
+        with page.expect_response(lambda answer: answer.url.endswith("/ready")):
+            pass
+        assert page.evaluate("window.same")  # it asks without loading itself again
+        go.set()
+        expect(page.locator("#basket bdi")).to_have_text("bread")
+        page.close()
+
+
 def test_names_are_shown_beside_codes_and_found(browser, mixture, tmp_path):
     """Codes in the address and in requests; names wherever a person reads, also in what was there before any answer."""
     codes = {label: str(4710908131500 + i) for i, label in enumerate(mixture.labels)}
@@ -702,6 +722,10 @@ def test_names_are_shown_beside_codes_and_found(browser, mixture, tmp_path):
         expect(butter.locator("a")).to_have_text(f"{named('butter')} {codes['butter']}")
         expect(page.locator("#missions h3").first).to_have_text(re.compile(r"^[\w ]+ <\d\d> and [\w ]+ <\d\d>$"))
         expect(page.locator("#missions .code")).to_have_count(0)
+        page.set_viewport_size({"width": 390, "height": 844})  # what is recommended comes before the fields for limits
+        fields = page.locator("section.fields").bounding_box()
+        assert page.locator("#next .row").first.bounding_box()["y"] < fields["y"]
+        page.set_viewport_size({"width": 1280, "height": 900})
         for typed, found in (("jam", "jam"), (codes["pesto"], "pesto")):
             type_and_choose(page, typed)
             expect(page.locator("#basket bdi").last).to_have_text(f"{named(found)} {codes[found]}")

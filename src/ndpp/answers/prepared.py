@@ -104,6 +104,8 @@ class Prepared:
     """
 
     factors: FloatArray | None = None
+    orders: float | None
+    """How many baskets the model was fitted to, if its metadata say so."""
 
     def __init__(
         self,
@@ -116,6 +118,7 @@ class Prepared:
     ) -> None:
         self.law, self.customers = Law.required(model), customers
         self.table = ItemTable.attached(metadata or {}, self.law) if table is None else table
+        self.orders = _orders(metadata or {})
         self.labels = self.law.labels if self.table is None else self.table.labels
         self._lock = threading.RLock()
         self._laws: dict[Hashable, Kept] = {}
@@ -318,6 +321,16 @@ class Prepared:
     def map(self) -> Map:
         """The map of the catalogue."""
         return draw_map(self.law, MAPPED, self.missions, self.labels)
+
+
+def _orders(metadata: Mapping[str, Any]) -> float | None:
+    """Return how many baskets a model was fitted to, as its metadata say, None if they do not."""
+    match metadata:
+        case {"memory": {"orders": float() | int() as found}} | {"baskets": {"weight": float() | int() as found}}:
+            return float(found)
+        case {"baskets": {"number": int(found)}}:
+            return float(found)
+    return None
 
 
 def _searched(item: Item) -> str:

@@ -15,7 +15,9 @@ P(a)(1 − P(a)). Lift alone would favour rare items, and covariance popular one
 **Substitutes** belong to the same missions, and yet are seldom together. At least a fifth of the baskets that missions let them share is
 missing, P(a, b) ≤ ⅘ E(a, b), and this is much for items so alike: E(a, b) − P(a, b) ≥ √(E(a, a)E(b, b)) / 10. The root is what items
 share that have all missions in common. A high lift makes no substitute, whatever the missions: it is 4 at most. Substitutes are ordered by
-the correlation that ties make, Σ_c w_c Cov_c(a, b) / σ(a)σ(b).
+the correlation that ties make, Σ_c w_c Cov_c(a, b) / σ(a)σ(b). A pair is in one list: substitutes are no complements, although a mission
+may bring them together. Where it is known that the model was fitted to N baskets, so many must be missing that chance would not explain it,
+N (E(a, b) − P(a, b)) ≥ 5 √(N E(a, b)): what is said of rare items is not noise.
 
 A kernel is one mission: E(a, b) = P(a)P(b), s = 1, and from the marginal kernel K = L(I + L)⁻¹, P(a, b) − P(a)P(b) = −K_ab K_ba. Items are
 complements if K_ab and K_ba have opposite signs, which only a nonsymmetric kernel allows, and substitutes if the signs agree.
@@ -41,6 +43,8 @@ MISSING = 0.2
 """The least part of the baskets that missions let substitutes share that is missing."""
 ALIKE = 0.1
 """The least part that is missing of those baskets that items of the same missions would share."""
+SURE = 5.0
+"""Standard deviations of the number of baskets that missions let substitutes share, of which at least so many are missing."""
 SUBSTITUTE_LIFT = 4.0
 """The largest lift of substitutes."""
 MIN_CORRELATION = 1e-12
@@ -132,7 +136,9 @@ def _correlations(own: Prepared, block: IntArray, others: IntArray, ties: FloatA
     same = np.sqrt(np.outer(own.recurrence[block], own.recurrence[others]))
     attract = together >= COMPLEMENT_LIFT * by_sizes
     avoid = (together <= (1 - MISSING) * expected) & (-ties >= ALIKE * same) & (together <= SUBSTITUTE_LIFT * apart)
-    pairs = np.stack([attract, avoid]) & (scale > 0)
+    if own.orders is not None:
+        avoid &= own.orders * (expected - together) ** 2 >= SURE**2 * expected
+    pairs = np.stack([attract & ~avoid, avoid]) & (scale > 0)
     return together, np.divide([together - by_sizes, ties], scale, out=np.zeros(pairs.shape), where=pairs)
 
 

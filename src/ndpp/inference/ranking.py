@@ -240,8 +240,8 @@ def recommend(  # type: ignore[misc]
         For lifts: the least P(a) of items to list, since rare items have the largest lifts and the least certain ones. By default a
         quarter of the mean over the items that can occur.
     unknown : {"error", "skip"}
-        What to do about labels of the basket that are not in the catalogue; skipped ones are counted in a
-        :class:`~ndpp.errors.DataWarning`.
+        What to do about labels of the basket, of ``candidates`` and of ``exclude`` that are not in the catalogue; skipped ones are counted
+        in a :class:`~ndpp.errors.DataWarning`.
     per_category : PerCategory, optional
         The maximum number of items per category, including those of the basket, or the categories to recommend from.
     limits : Limit or sequence of Limit
@@ -263,7 +263,12 @@ def recommend(  # type: ignore[misc]
     """
     own: Law = Law.required(law)
     if unknown != "error":
-        basket = Baskets.from_lists([basket], n_items=own.n_items, labels=own.labels, unknown=unknown)[0]
+
+        def known(items: Items) -> IntArray:
+            return Baskets.from_lists([items], n_items=own.n_items, labels=own.labels, unknown=unknown)[0]
+
+        basket, exclude = known(basket), known(exclude)
+        candidates = None if candidates is None else known(candidates)
     ids = check_items(basket, own, "basket")
     own, person, in_stock = _of_lists(own, ids, ranking, cast(Conditions, {**conditions}), given=ids)
     rule = Rule.of(

@@ -68,6 +68,8 @@ class Comparison(NamedTuple):
     n_impossible: int
     n_held_out: int
     n_unranked: int
+    n_empty: int = 0
+    """Of the impossible baskets, those without an item, because a model leaves out empty baskets."""
 
     def tables(self) -> list[tuple[list[str], list[list[str]]]]:
         """Return the header and the lines of each table; ± is half the width of an interval."""
@@ -86,13 +88,16 @@ class Comparison(NamedTuple):
         if self.base is not None:
             out.append(f"Gains are over {self.base}, basket by basket.")
         for number, field, what in (
-            (self.n_impossible, "log_likelihood", "have probability zero under a model and count for none, except in AUC"),
+            (self.n_impossible - self.n_empty, "log_likelihood", "have probability zero under a model and count for none, except in AUC"),
             (self.n_unranked, "mean_percentile_rank", "cannot be ranked by a model and count in the ranks of none"),
         ):  # fmt: skip
             if number:
                 own = ((row.name, getattr(row, field)) for row in self.rows)
                 which = ", ".join(f"{name}: {found.n_zero:,}" for name, found in own if found and found.n_zero)
                 out.append(f"{number:,} baskets {what} ({which}).")
+        if self.n_empty:
+            why = "as orders whose items were all skipped are; a model here has no empty baskets"
+            out.append(f"{self.n_empty:,} baskets are empty, {why}. They count for none, except in AUC.")
         return out
 
     def __repr__(self) -> str:
@@ -170,7 +175,9 @@ def compare_models(
     settings: Resampling = {"level": level, "n_boot": n_boot, "rng": seed}
     areas = {name: auc(model, baskets, **settings) for name, model in models.items() if has_probabilities(model)}
     rows = tuple(ModelScores(name, **found.get(name, {}), auc=areas.get(name), **ranks[name]) for name in models)
-    return Comparison(rows, base, len(baskets), n_impossible, len(held.items), n_unranked)
+    has_empty = not any(getattr(model, "nonempty", False) for model in models.values())
+    n_empty = 0 if has_empty else int(np.sum(baskets.sizes == 0))
+    return Comparison(rows, base, len(baskets), n_impossible, len(held.items), n_unranked, n_empty)
 
 
 def _means(columns: dict[str, dict[str, PerBasket]], n_baskets: int, bootstrap: Bootstrap) -> Means:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,6 +37,8 @@ SIZED_ITEMS = 10_000
 """Most items of a mixture for which the sizes of the baskets that contain them are computed, the most popular ones."""
 WARM_SECONDS = 5.0
 """How long a model may take to warm up; what is slower than that is compiled and prepared when it is asked for."""
+STEPS = "reading the files", "preparing draws", "preparing recommendations", "counting how large baskets are"
+"""What is done before a model can be asked."""
 WATCH_SECONDS = 0.25
 """Time between two looks at the file."""
 
@@ -105,12 +107,18 @@ class Served(Prepared):
         table: ItemTable | None = None,
         boost: Mapping[int, float] | None = None,
         customers: Customers | None = None,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        tell: Callable[[int], None] = lambda step: None,
     ) -> None:
-        super().__init__(law, table, boost, customers)
+        super().__init__(law, table, boost, customers, metadata=metadata)
         self.name, self.checksum, self.category_of = name, checksum, category_of
         self._sized: dict[int, FloatArray] = {}
+        tell(1)
         self._warm(int(self.index.popular[0]))
+        tell(2)
         recommend(self, [])  # prepares the ranking
+        tell(3)
         if len(law.weights) <= SIZED_AT_ONCE:
             self.sizes = law.size_distribution()
         if len(law.weights) > 1:
@@ -167,17 +175,17 @@ class Served(Prepared):
         return PerCategory(self.category_of, most, only)
 
     @classmethod
-    def load(cls, settings: Settings) -> Served:
-        """Read the files."""
+    def load(cls, settings: Settings, tell: Callable[[int], None] = lambda step: None) -> Served:
+        """Read the files; ``tell`` is told which of ``STEPS`` begins."""
         path, groups, table, boost = Path(settings.path), settings.category_of, settings.table, settings.boost
         law = ndpp.load(path)
         category_of = None if groups is None else read_groups(groups, "category", law.n_items, law.labels)
-        items = ItemTable.attached(load_metadata(path), law) if table is None else ItemTable.read(table, law)
+        items = None if table is None else ItemTable.read(table, law)
         # A shop sells more than the model knows: such items are left out, and the log says so.
         factors = None if boost is None else read_factors(boost, law.n_items, law.labels, unknown="skip")
         people = None if settings.customers is None else Customers.load(settings.customers, law)
         name, checksum = path.stem if path.is_file() else path.name, f"{load_header(path).crc32:08x}"
-        return cls(law, name, checksum, category_of, items, factors, people)
+        return cls(law, name, checksum, category_of, items, factors, people, metadata=load_metadata(path), tell=tell)
 
     def meet(self, customers: str | Path) -> None:
         """Read a file of customers in place of those known so far; nothing that was made for one of these is kept."""
@@ -201,7 +209,13 @@ class Holder:
         self.settings = settings
         self._stamp: list[tuple[int, ...]] | None = None
         self._current: Served | None = None
-        self._reason = "the model is being loaded; try again in a second"
+        self._tell(0)
+
+    def _tell(self, step: int) -> None:
+        """Say what is being done, to those who ask before there is a model."""
+        self._reason = (
+            f"the model is being loaded, step {step + 1} of {len(STEPS)}: {STEPS[step]}; try again in a second"
+        )
 
     @property
     def current(self) -> Served:
@@ -230,7 +244,7 @@ class Holder:
             if customers is not None:
                 await asyncio.to_thread(self.current.meet, customers)
             else:
-                self._current = await asyncio.to_thread(Served.load, self.settings)
+                self._current = await asyncio.to_thread(Served.load, self.settings, self._tell)
         except Exception as error:  # whatever is wrong with a file, the next one may be good
             surprise = None if isinstance(error, NDPPError | OSError) else error
             refused, why = error, str(error) if surprise is None else "the log says why"

@@ -7,7 +7,7 @@ from typing import Any
 
 import jinja2
 from fastapi import APIRouter, Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, Response
 
 import ndpp
 from ndpp.serve.choice import holder_of, place
@@ -29,8 +29,9 @@ async def page(request: Request) -> Response:
     """The page to explore the model."""
     try:
         name = holder_of(request).current.name
-    except NotReadyError as error:  # the browser asks again by itself
-        return PlainTextResponse(f"{error}\n", 503, {"refresh": "1", "retry-after": "1"})
+    except NotReadyError as error:  # the page asks until the model is there, and loads itself again once
+        waiting = TEMPLATES.get_template("loading.html").render(reason=str(error), version=ndpp.__version__)
+        return HTMLResponse(waiting, 503, {"retry-after": "1"})
     names = list(request.app.state.holders)
     others = [(one, f".{place(one)}" if "ndpp.model" not in request.scope else f"../..{place(one)}") for one in names]
     shown = {

@@ -69,7 +69,8 @@ UNDER_WAY = UnderWay()
 class Work:
     """Threads that compute answers: some for questions that take milliseconds, others for draws, which may take long.
 
-    Each pool has ``threads`` threads and a queue of ``waiting`` further tasks. A task may take up to ``seconds`` seconds.
+    Each pool has ``threads`` threads and a queue of ``waiting`` further tasks. A task may take up to ``seconds`` seconds from
+    the time on when a thread takes it; while it waits, its client may leave.
     """
 
     def __init__(self, seconds: float, threads: int, waiting: int) -> None:
@@ -95,8 +96,8 @@ class Work:
         has_room = room.acquire(blocking=False)
         if not has_room and not admitted:
             raise BusyError("too many requests are waiting for an answer; try again in a second")
-        over, seconds = threading.Event(), self.seconds
-        end = time.monotonic() + seconds
+        over, seconds, end = threading.Event(), self.seconds, float("inf")
+        loop, begun = asyncio.get_running_loop(), asyncio.Event()
 
         def check() -> None:
             if over.is_set():
@@ -107,6 +108,9 @@ class Work:
                 raise OutOfTimeError(text)
 
         def work() -> T:
+            nonlocal end
+            end = time.monotonic() + seconds  # time in the queue does not count
+            loop.call_soon_threadsafe(begun.set)
             with UNDER_WAY, stopping(check):
                 check()
                 return task()
@@ -118,8 +122,10 @@ class Work:
         future = asyncio.wrap_future(job)
         future.add_done_callback(_seen)
         left: asyncio.Future[Any] = asyncio.ensure_future(_disconnected(request))
+        waiting: asyncio.Future[Any] = asyncio.ensure_future(begun.wait())
         either: set[asyncio.Future[Any]] = {future, left}
         try:
+            await asyncio.wait({*either, waiting}, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if future.cancelled():
                 raise StoppingError(STOPPING)
@@ -130,6 +136,7 @@ class Work:
             raise OutOfTimeError(text)
         finally:
             over.set()
+            waiting.cancel()
             left.cancel()
             future.cancel()
 
