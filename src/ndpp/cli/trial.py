@@ -377,7 +377,7 @@ def weeks_drawn(weeks: list[dict[str, Any]]) -> dict[str, Any] | None:
     if len(weeks) < 2:
         return None
     names = list(weeks[0]["hit_rates"])
-    top = max(max(one["hit_rates"].values()) for one in weeks) * 1.1 or 1.0
+    top = min(1.0, 1.1 * max(max(one["hit_rates"].values()) for one in weeks)) or 1.0
     places = [round(WIDTH * i / (len(weeks) - 1), 1) for i in range(len(weeks))]
     lines = [
         {
