@@ -307,6 +307,9 @@ def said(data: Mapping[str, Any]) -> dict[str, str]:
     paired += f" ({data['level']:.0%} interval: {low:+d} to {high:+d})."
     ended = data["training"]["ended"] == "minutes"
     time = f" Its training was ended by --minutes {data['minutes']:g}; more time may help." if ended else ""
+    if reduced := data["training"].get("in_time"):
+        whole = f"{reduced['instead_of']} take about --minutes {reduced['minutes']:g}"
+        time = f" There was time for {reduced['chosen']}; {whole}, and may do better."
     words = {
         "model": ("Use the model", "The difference is beyond chance."),
         "simple": (
