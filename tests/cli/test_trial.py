@@ -120,6 +120,9 @@ def test_the_verdict_follows_the_paired_interval(own, other, verdict, title):
     told = said({**data, "training": {"ended": "minutes"}, "minutes": 1.0})
     assert told["title"] == title
     assert ("more time may help" in told["follows"]) == (verdict != "model")
+    reduced = {"chosen": "9 missions", "instead_of": "400 missions", "minutes": 11.0}
+    told_more = said({**data, "training": {"ended": "minutes", "in_time": reduced}, "minutes": 1.0})["follows"]
+    assert ("time for 9 missions; 400 missions take about --minutes 11" in told_more) == (verdict != "model")
     n = sum(0 in one for one in (own,)) * 1000
     assert f"suggestions of the model in {n}, of EASE in" in told["found"]
 

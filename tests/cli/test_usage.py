@@ -21,7 +21,7 @@ STAGE = re.compile(r"^(reading .*|loading torch)\n", re.MULTILINE)
 
 
 def test_all_commands_are_there():
-    wanted = "demo fit update items sample complete recommend map evaluate diagnose reproduce bench info related report prepare serve"
+    wanted = "demo try fit update items sample complete recommend map evaluate diagnose reproduce bench info related report prepare serve"
     of_customers = [f"customers {name}" for name in ("fit", "update", "forget", "info")]
     assert sorted(NAMES) == sorted([*wanted.split(), *of_customers])
 

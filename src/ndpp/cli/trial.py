@@ -307,6 +307,9 @@ def said(data: Mapping[str, Any]) -> dict[str, str]:
     paired += f" ({data['level']:.0%} interval: {low:+d} to {high:+d})."
     ended = data["training"]["ended"] == "minutes"
     time = f" Its training was ended by --minutes {data['minutes']:g}; more time may help." if ended else ""
+    if reduced := data["training"].get("in_time"):
+        whole = f"{reduced['instead_of']} take about --minutes {reduced['minutes']:g}"
+        time = f" There was time for {reduced['chosen']}; {whole}, and may do better."
     words = {
         "model": ("Use the model", "The difference is beyond chance."),
         "simple": (
@@ -377,7 +380,7 @@ def weeks_drawn(weeks: list[dict[str, Any]]) -> dict[str, Any] | None:
     if len(weeks) < 2:
         return None
     names = list(weeks[0]["hit_rates"])
-    top = max(max(one["hit_rates"].values()) for one in weeks) * 1.1 or 1.0
+    top = min(1.0, 1.1 * max(max(one["hit_rates"].values()) for one in weeks)) or 1.0
     places = [round(WIDTH * i / (len(weeks) - 1), 1) for i in range(len(weeks))]
     lines = [
         {

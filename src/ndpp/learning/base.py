@@ -197,7 +197,9 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         if run.done < settings.max_epochs and clock.left() > 0 and (self.progress or self.minutes is not None):
             shape, found, self.in_time_ = self._in_time(shape, training, held_out, run, settings)
             announce(found, self._contest.told, settings, run)
-            clock.spent = time.monotonic() - clock.began
+            clock.spent = min(
+                time.monotonic() - clock.began, (clock.limit - clock.reserve) / 2
+            )  # half is for the stages
             if self.in_time_ is not None:
                 run.made_with = {**made_with, **self._own_settings(shape)}
                 run.keep(saved)

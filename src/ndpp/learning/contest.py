@@ -29,7 +29,8 @@ training with families begins better and gains less later (validation baskets of
 TIMED = 4
 """Steps that are timed, after one that is not; the expensive step of a mixture is one in four."""
 ENOUGH = 6
-"""Epochs that a model has to have: where there is no time for them, a smaller one is better (validation baskets of UK Retail)."""
+"""Epochs that a model has to have: where there is no time for them, a smaller one is better (validation baskets of UK Retail: 400 missions
+have log-likelihood −85.9 after two epochs, 100 have −76.9 after nine in the same time, and 400 have −76.4 after six)."""
 FINISHING = 3.0
 """Evaluations of the validation baskets that take as long as what comes after training: normalisers in double precision, and the file."""
 
