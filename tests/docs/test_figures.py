@@ -135,7 +135,7 @@ def test_kernels_of_the_papers_recipe_change_its_page(figures, copy):
     record["kernels"] = [one, {**one, "variant": "five times the steps", "test": -100.5}]
     path.write_text(json.dumps(record), encoding="utf-8")
     text = figures.pages(copy)["docs/paper.md"]
-    assert "| k = 10 | UK Retail | 0 | 0.778 | 15.3 | 0 | not timed yet |" in text  # 10^0.25 − 1
+    assert "| k = 10 | UK Retail | 0 | 0.778 | 15.3 | 0 |" in text  # 10^0.25 − 1
     assert "| ONDPP | k = 50 | +1.5 (UK Retail) |" in text
     assert "| ONDPP: five times the steps | 777, converged | -100.50 |" in text
     assert "| UK Retail | ONDPP | α = β = 0.01, γ = 0.5 | 3,941 | 17,762 | 777 | converged | -101.25 | 18.50 |" in text
