@@ -159,7 +159,7 @@ def split(orders: Orders, after: str | None = None) -> Parts:
     >>> orders = Orders(baskets, times=np.datetime64("2026-01-01T12:00") + np.arange(500) * np.timedelta64(6, "h"))
     >>> parts = split(orders)
     >>> [len(part) for part in parts[:3]], parts.after
-    ([403, 45, 52], '2026-04-23')
+    ([405, 45, 50], '2026-04-24')
     """
     n, name = len(orders), None
     if after is not None:
