@@ -27,12 +27,13 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple
     write_tables(folder)
     with ExitStack() as stack:
         found = {}
-        for name, make in LAWS.items():
+        for name, make in {**LAWS, "named": LAWS["mixture"]}.items():
             law, path = make(), folder / f"{name}.safetensors"
-            ndpp.save(law, path, metadata=ItemTable.read(folder / "products.csv", law).attach())
+            is_named = name == "named"
+            ndpp.save(law, path, metadata=ItemTable.read(folder / "named.csv", law).attach() if is_named else None)
             customers_of(law).save(path.with_suffix(".customers"))
             files = {
-                "category_of": folder / "categories.csv", "table": folder / "products.csv",
+                "category_of": folder / "categories.csv", "table": None if is_named else folder / "products.csv",
                 "customers": path.with_suffix(".customers"),
             }  # fmt: skip
             found[name] = (law, path, stack.enter_context(serving(create_app(Settings(path, **files)))))

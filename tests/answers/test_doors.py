@@ -8,7 +8,20 @@ import pytest
 
 pytest.importorskip("httpx", reason="needs httpx: pip install 'ndpp[dev]'")
 
-from doors import BASKET, BY_NAME, CONDITIONS, LAWS, NAMES, QUESTIONS, Asked, Condition, Question, ask, close
+from doors import (
+    BASKET,
+    BY_ITEM_NAME,
+    BY_NAME,
+    CONDITIONS,
+    LAWS,
+    NAMES,
+    QUESTIONS,
+    Asked,
+    Condition,
+    Question,
+    ask,
+    close,
+)
 from ndpp import answers
 
 PAIRS = tuple(
@@ -23,9 +36,11 @@ def asked_of(model: Asked, question: Question) -> list[tuple[Condition, ...]]:
     """The conditions that a question goes with, and some pairs of them."""
     fitting = [one for one in CONDITIONS if question.kind in one.kinds and (question.has_basket or not one.also)]
     fitting = [one for one in fitting if model.name != "kernel" or not one.only_mixtures]
-    turn = list(LAWS).index(model.name) + QUESTIONS.index(question)
+    turn = [*LAWS, "named"].index(model.name) + QUESTIONS.index(question)
     pairs = [tuple(BY_NAME[name] for name in names) for names in PAIRS[turn % 5 :: 5]]
-    return [*((one,) for one in fitting), *(pair for pair in pairs if all(one in fitting for one in pair))]
+    takes_names = model.name == "named" and question.has_basket and question.kind in BY_ITEM_NAME.kinds
+    named = [(BY_ITEM_NAME,)] if takes_names else []
+    return [*named, *((one,) for one in fitting), *(pair for pair in pairs if all(one in fitting for one in pair))]
 
 
 def takes(door: str, said: tuple[Condition, ...]) -> bool:
@@ -48,6 +63,7 @@ def compare(model: Asked, question: Question, said: tuple[Condition, ...]) -> No
                 raise AssertionError(f"{door} does not answer as {first}: {error}") from None
 
 
+@pytest.mark.parametrize("model", [*LAWS, "named"], indirect=True)
 @pytest.mark.parametrize("question", QUESTIONS, ids=str)
 def test_all_doors_give_the_same_answer(model: Asked, question: Question):
     failures = []
@@ -68,11 +84,11 @@ def test_a_service_that_does_not_hear_a_condition_is_rejected(model: Asked, ques
         close(found, {key: expected[key] for key in found})
 
 
-@pytest.mark.parametrize("model", ["mixture"], indirect=True)
+@pytest.mark.parametrize("model", ["named"], indirect=True)
 @pytest.mark.parametrize("door", ["answers", "command", "service", "batch"])
 def test_every_door_tells_the_names_of_items_and_is_asked_by_them(model: Asked, door: str):
     question = next(one for one in QUESTIONS if one.batch is not None and door in one.doors)
-    found = ask(model, door, question, [BY_NAME["names"]])
+    found = ask(model, door, question, [BY_ITEM_NAME])
     listed = {one["item"] for one in found["items"]}
     assert not listed & {*BASKET, "coffee"}  # labels, of what is not in the basket
     assert found["names"].items() <= NAMES.items()

@@ -25,7 +25,7 @@ from servers import post, trips
 
 BASKET = ["bread", "jam"]
 NAMES = {label: f"Fine {label}" for label in shelf_kernel().labels or () if label != "tea"}
-"""What people call items, in the table that is part of the model files; one item has no name."""
+"""What people call items, in the table that is part of the file of the model "named"; one item has no name."""
 CATEGORY_OF = {label: label[0] for label in shelf_kernel().labels or ()} | {"oat drink": "o"}
 """Categories by label, one of them of an item that no model knows."""
 HISTORY = [["tea", "jam"], ["tea", "rice"], ["tea", "jam", "butter"]]
@@ -69,8 +69,10 @@ def customers_of(law: Any) -> ndpp.Customers:
 
 def write_tables(folder: Path) -> None:
     """Write what commands and servers read."""
+    rows = "".join(f"{item},{kind},{len(item)}.5\n" for item, kind in CATEGORY_OF.items())
+    (folder / "products.csv").write_text(f"item,category,price\n{rows}")
     rows = "".join(f"{item},{NAMES.get(item, '')},{kind},{len(item)}.5\n" for item, kind in CATEGORY_OF.items())
-    (folder / "products.csv").write_text(f"item,name,category,price\n{rows}")
+    (folder / "named.csv").write_text(f"item,name,category,price\n{rows}")
     (folder / "categories.csv").write_text(
         "item,category\n" + "".join(f"{item},{name}\n" for item, name in CATEGORY_OF.items())
     )
@@ -120,8 +122,10 @@ class Asked:
 
     @cached_property
     def prepared(self) -> answers.Prepared:
-        """The model as the server has it: with a table of the items, which is a part of its file, and customers."""
-        return answers.Prepared(self.law, customers=self.customers, metadata=ndpp.load_metadata(self.path))
+        """The model as the server has it: with a table of the items, of its file if that has one, and customers."""
+        about = ndpp.load_metadata(self.path)
+        table = None if about else answers.ItemTable.read(self.path.parent / "products.csv", self.law)
+        return answers.Prepared(self.law, table, customers=self.customers, metadata=about)
 
     @cached_property
     def customers(self) -> ndpp.Customers:
@@ -192,11 +196,12 @@ CONDITIONS = (
     Condition("history", "ld", {"history": HISTORY}, (*CUSTOMERS, "--history", "{folder}/history.txt"),
               library={"customer": lambda model: model.customers.person(history=HISTORY)}, not_at=("batch",)),
     Condition("size", "d", {"size": 4}, ("--size", 4)),
-    Condition("names", "lrdp", {}, (), also=(NAMES["coffee"].upper(),), not_at=("library",)),
     Condition("unknown", "lrdp", {"unknown": "skip"}, ("--unknown", "skip"), also=("oat drink",), not_at=("library",)),
     Condition("damping", "l", {"damping": 0.5}, ("--damping", 0.5)),
     Condition("support", "l", {"support": 0.2}, ("--support", 0.2)),
 )  # fmt: skip
+BY_ITEM_NAME = Condition("names", "lrdp", {}, (), also=(NAMES["coffee"].upper(),), not_at=("library",))
+"""What is said of the model "named": an item by its name."""
 BY_NAME = {condition.name: condition for condition in CONDITIONS}
 
 
@@ -241,7 +246,7 @@ def of_list(ranking: str | None, why: bool) -> Question:
         return {"best": list(found.labels), "scores": found.scores.tolist()}
 
     def read(printed: Any) -> dict[str, Any]:
-        shared = {name: printed[name] for name in ("ranking", "meaning", "names")}
+        shared = {name: printed[name] for name in ("ranking", "meaning", "names") if name in printed}
         return shared | {"items": printed["recommendations"][0]}
 
     words = ("recommend", "-n", 6, *(("--ranking", ranking) if ranking else ()), *(("--why",) if why else ()))
@@ -261,7 +266,8 @@ def of_reason(ranking: str) -> Question:
     asked = {"item": "tea", "ranking": ranking}
 
     def read(printed: Any) -> dict[str, Any]:
-        return {"reason": printed["recommendations"][0][0], "names": printed["names"]}
+        names = {"names": printed["names"]} if "names" in printed else {}
+        return {"reason": printed["recommendations"][0][0], **names}
 
     return Question(f"why by {ranking}", "r", by_answers, None, words, read, ("why", asked))
 
