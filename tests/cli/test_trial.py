@@ -93,6 +93,32 @@ def test_a_day_may_be_named(call, shop):
     assert {one["days"] for one in done["weeks"]} == {1}
 
 
+def test_names_of_a_table_are_on_the_page_and_in_the_model(call, shop, tmp_path):
+    labels = Orders.read(shop / "orders.csv").labels
+    (tmp_path / "names.csv").write_text("item,name\n" + "".join(f"{label},The {label}!\n" for label in labels))
+    words = [
+        "--minutes",
+        0,
+        "--table",
+        tmp_path / "names.csv",
+        "-o",
+        tmp_path / "t.html",
+        "--keep",
+        tmp_path / "m.safetensors",
+    ]
+    assert call("try", shop / "orders.csv", *words).code == 0
+    assert any(f"The {label}!" in page_of(tmp_path / "t.html").text for label in labels)
+    top = call("info", tmp_path / "m.safetensors", "--top", 1).out
+    assert any(f"The {label}!" in top for label in labels)
+
+
+def test_methods_that_do_not_fit_in_memory_are_left_out_and_it_is_said(call, shop, tmp_path, monkeypatch):
+    monkeypatch.setattr("ndpp.metrics.regression.MAX_ITEMS", 3)
+    done = call("try", shop / "orders.csv", "--minutes", 0, "-o", tmp_path / "t.html")
+    assert "Left out: EASE, EASE by basket size" in " ".join(done.out.split())
+    assert "EASE and EASE by basket size, whose weights" in page_of(tmp_path / "t.html").text
+
+
 class Fixed:
     """Scores the same for every basket: some items first."""
 

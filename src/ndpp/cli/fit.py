@@ -184,11 +184,7 @@ def fit(
                 known: dict[str, Any] = {"context": columns, "time": time_column} if columns or timed else {}
                 more = {} if named.items is None else {"items": named.items}
                 data = source.read(**known, **more, as_labels=named.labels)
-                attached: dict[str, Any] = {}
-                if named.table is not None:
-                    attached = ItemTable.read(
-                        Source(named.table).target, Catalogue(data.n_items, data.labels), encoding=reading.encoding
-                    ).attach()
+                attached = table_of(named.table, data, reading.encoding)
                 held_out = None
                 if held.validation is not None:
                     held_out = source.sibling(held.validation).read_for(data, ids=False, **known)
@@ -213,6 +209,13 @@ def fit(
             part.unlink(missing_ok=True)
     own = answers.Prepared(estimator.law_, metadata=attached)
     emit(_report(output, kind, own, about), None, as_json=json)
+
+
+def table_of(path: str | None, data: Baskets, encoding: str | None) -> dict[str, Any]:
+    """Return what the metadata of a model hold of a table of its items; nothing without one."""
+    if path is None:
+        return {}
+    return ItemTable.read(Source(path).target, Catalogue(data.n_items, data.labels), encoding=encoding).attach()
 
 
 def _reading_time(path: str) -> str:

@@ -23,7 +23,7 @@ from ndpp.baskets.lines import MissingColumnError
 from ndpp.baskets.orders import Orders
 from ndpp.cli import options as o
 from ndpp.cli.files import OTHER_FORMATS, Source, check_output, require
-from ndpp.cli.fit import progress, stage
+from ndpp.cli.fit import progress, stage, table_of
 from ndpp.cli.output import Report, emit, template
 from ndpp.errors import InvalidInputError
 from ndpp.laws.files import save
@@ -35,7 +35,7 @@ VALIDATION_SHARE, MOST_VALIDATION, CHOOSING = 0.1, 1000, 500
 LEAST_TEST = 20
 """Fewest test orders with an item to hold out."""
 MINUTES, RESAMPLES, LEVEL = 5.0, 1000, 0.95
-MODEL, POPULARITY = "model", "popularity"
+MODEL, POPULARITY, EASES = "model", "popularity", ("EASE", "EASE by basket size")
 EXAMPLES, LISTED, LEAST_SHOWN = 6, 5, 20
 """Orders that are shown, items that are listed for each, and fewest orders for which a share is drawn."""
 SIZES = ((1, 1), (2, 2), (3, 4), (5, 9), (10, None))
@@ -75,6 +75,7 @@ def try_(
     time: Annotated[str | None, o.word(ASK_TIME)] = None,
     test_after: Annotated[str | None, o.word(AFTER, metavar="DAY")] = None,
     top: Annotated[int, o.number("How many items a customer is shown.", least=1)] = 10,
+    table: o.KeptTable = None,
     seed: o.Seed = 0,
     json: o.Json = False,
     *,
@@ -89,15 +90,16 @@ def try_(
     \b
     Examples:
       ndpp try orders.csv --basket order_id --item product --time ordered_at -o trial.html
-      ndpp try baskets.txt --minutes 20 -o trial.html --keep model.safetensors
+      ndpp try baskets.txt --minutes 20 -o trial.html --keep model.safetensors --table products.csv
     """
-    check_output(output, ".html", ".htm", inputs=(orders,))
+    check_output(output, ".html", ".htm", inputs=(orders, table))
     require(output is None or output.suffix.lower() in (".html", ".htm"), "the page needs a name that ends in .html")
     if keep is not None:
-        check_output(keep, *OTHER_FORMATS, inputs=(orders,), kind="a model")
+        check_output(keep, *OTHER_FORMATS, inputs=(orders, table), kind="a model")
     source = Source(orders, reading)
     with stage(f"reading {source.name}"):
         parts = split(_read(source, time), test_after)
+        attached = table_of(table, parts.train, reading.encoding)
     made = _simple(parts)
     with stage("comparing the simple methods on earlier orders"):
         simple = _best(made, parts.val, top, seed)
@@ -108,18 +110,15 @@ def try_(
     fitted = fit(parts.train, validation=parts.val, minutes=minutes, random_state=seed, progress=progress())
     made[MODEL] = fitted.law_, clock.monotonic() - began
     if keep is not None:
-        save(fitted.law_, keep, metadata=fitted.about())
+        save(fitted.law_, keep, metadata=fitted.about() | attached)
     with stage(f"judging on {many(len(parts.test), 'later order')}"):
         data = judged(parts, made, simple, top, seed)
     about = {"file": Path(source.name).name, "seed": seed, "minutes": minutes, "training": fitted.about()}
     data = {**about, **data}
     if output is not None:
         with stage(f"writing {os.fspath(output)}"):
-            law = answers.Prepared(fitted.law_)
-            more = {
-                "missions": answers.missions(fitted.law_)[:EXAMPLES],
-                "examples": examples(parts, made, simple, law, seed),
-            }
+            own = answers.Prepared(fitted.law_, metadata=attached)
+            more = {"missions": answers.missions(own)[:EXAMPLES], "examples": examples(parts, made, simple, own, seed)}
             page = template("trial.html").render(
                 data,
                 **more,
@@ -194,8 +193,8 @@ def _simple(parts: Parts) -> dict[str, tuple[Any, float]]:
         POPULARITY: lambda: metrics.independent_items(train), "item-item cosine": lambda: metrics.item_item_cosine(train),
     }  # fmt: skip
     if train.n_items <= MAX_ITEMS:
-        methods["EASE"] = lambda: metrics.ease(train, validation=few)
-        methods["EASE by basket size"] = lambda: metrics.ease(train, size_power=None, validation=few)
+        methods[EASES[0]] = lambda: metrics.ease(train, validation=few)
+        methods[EASES[1]] = lambda: metrics.ease(train, size_power=None, validation=few)
     found = {}
     for name, make in methods.items():
         with stage(f"fitting {name}"):
@@ -244,7 +243,7 @@ def judged(parts: Parts, made: Mapping[str, tuple[Any, float]], simple: str, top
     known = np.bincount(parts.train.indices, minlength=parts.train.n_items) > 0
     return {
         "verdict": "model" if gain["hit rate"]["low"] > 0 else "simple" if gain["hit rate"]["high"] < 0 else "either",
-        "simple": simple, "top": top, "level": LEVEL, "gain": gain,
+        "simple": simple, "top": top, "level": LEVEL, "gain": gain, "left_out": [name for name in EASES if name not in made],
         "split": {
             "by": "the order of the file" if parts.after is None else "time", "after": parts.after, "train": len(parts.train),
             "validation": len(parts.val), "test": len(parts.test), "judged": int(common.sum()), "items": parts.train.n_items,
@@ -343,11 +342,13 @@ def _report(data: Mapping[str, Any]) -> Report:
         f"{own['judged']:,} of {many(own['test'], 'later order')} ({by}) have an item to hide; {own['train']:,} orders to fit to, "
         f"{own['validation']:,} to choose settings.", words["found"], words["paired"], f"{words['title']}. {words['follows']}",
     ]  # fmt: skip
+    if data["left_out"]:
+        notes.append(f"Left out: {', '.join(data['left_out'])}, whose weights between all items do not fit in memory.")
     return Report(data, table, notes=notes)
 
 
 def examples(
-    parts: Parts, made: Mapping[str, tuple[Any, float]], simple: str, law: answers.Prepared, seed: int
+    parts: Parts, made: Mapping[str, tuple[Any, float]], simple: str, own: answers.Prepared, seed: int
 ) -> list[dict[str, Any]]:
     """Return some test orders drawn at random, one item hidden, and what the model and the simple method suggest for them."""
     from ndpp.metrics.models import scores
@@ -356,7 +357,7 @@ def examples(
     few = parts.test[(parts.test.sizes >= 3) & (parts.test.sizes <= 8)]
     few = few[np.sort(np.random.default_rng(seed).permutation(len(few))[:EXAMPLES])]
     held = hold_out(few, np.random.default_rng(seed))
-    names = law.law.labels or tuple(map(str, range(law.law.n_items)))
+    names = own.labels or tuple(map(str, range(own.law.n_items)))
     lists = {}
     for name in (MODEL, simple):
         values = scores(made[name][0], held.rest)
