@@ -95,7 +95,9 @@ def test_a_day_may_be_named(call, shop):
 
 def test_names_of_a_table_are_on_the_page_and_in_the_model(call, shop, tmp_path):
     labels = Orders.read(shop / "orders.csv").labels
-    (tmp_path / "names.csv").write_text("item,name\n" + "".join(f"{label},The {label}!\n" for label in labels))
+    orders = tmp_path / "orders.csv"
+    orders.write_text((shop / "orders.csv").read_text().replace("basket,item", "basket,Article", 1))
+    (tmp_path / "names.csv").write_text("Article,name\n" + "".join(f"{label},The {label}!\n" for label in labels))
     words = [
         "--minutes",
         0,
@@ -106,7 +108,7 @@ def test_names_of_a_table_are_on_the_page_and_in_the_model(call, shop, tmp_path)
         "--keep",
         tmp_path / "m.safetensors",
     ]
-    assert call("try", shop / "orders.csv", *words).code == 0
+    assert call("try", orders, "--item", "Article", *words).code == 0
     assert any(f"The {label}!" in page_of(tmp_path / "t.html").text for label in labels)
     top = call("info", tmp_path / "m.safetensors", "--top", 1).out
     assert any(f"The {label}!" in top for label in labels)

@@ -87,10 +87,12 @@ class ItemTable:
     name: str = "the table"
 
     @classmethod
-    def read(cls, source: PathOrFile, law: Catalogued, *, ids: bool = False, encoding: str | None = None) -> ItemTable:
-        """Read a CSV, TSV or Parquet table whose column ``item`` names items by their labels, with ``ids`` by their ids."""
+    def read(
+        cls, source: PathOrFile, law: Catalogued, *, ids: bool = False, item: str = "item", encoding: str | None = None
+    ) -> ItemTable:
+        """Read a CSV, TSV or Parquet table, with the labels of items in its column ``item`` (or another), with ``ids`` their ids."""
         labels = None if ids else law.labels
-        return cls(law, read_columns(source, law.n_items, labels, encoding=encoding), name_of(source))
+        return cls(law, read_columns(source, law.n_items, labels, item=item, encoding=encoding), name_of(source))
 
     @classmethod
     def attached(cls, metadata: Mapping[str, Any], law: Catalogued) -> ItemTable | None:

@@ -11,7 +11,7 @@ from ndpp._types import IntArray
 from ndpp.baskets.files import format_of, name_of, read_lines, read_table, unquoted
 from ndpp.baskets.frames import PathOrFile
 from ndpp.baskets.labels import Rules, encode, many, word_of
-from ndpp.baskets.lines import ColumnTable
+from ndpp.baskets.lines import ColumnTable, MissingColumnError
 from ndpp.errors import DataWarning, InvalidInputError, UnknownItemError, UnknownLabelError
 
 
@@ -57,18 +57,25 @@ def read_groups(
 
 
 def read_columns(
-    source: PathOrFile, n_items: int, labels: Sequence[str] | None, *, encoding: str | None = None
+    source: PathOrFile, n_items: int, labels: Sequence[str] | None, *, item: str = "item", encoding: str | None = None
 ) -> dict[str, list[str | None]]:
     """Return what each column of a table says about each item of a catalogue, None where it says nothing.
 
-    The column ``item`` names the items, without ``labels`` by ids. The table may hold products that are not in the catalogue.
+    The column ``item``, or one of that name, has the items, without ``labels`` by ids. The table may hold products that are not in the
+    catalogue.
     """
-    table = read_table(source, encoding)
+    try:
+        table = read_table(source, encoding, needed=(item,))
+    except MissingColumnError:
+        table, item = read_table(source, encoding), "item"
+    table = table._replace(columns={**table.columns, "item": table.columns[item]})
     rows, items = _rows_of(table, n_items, labels)
-    out: dict[str, list[str | None]] = {column: [None] * n_items for column in table.columns if column != "item"}
+    out: dict[str, list[str | None]] = {
+        column: [None] * n_items for column in table.columns if column not in ("item", item)
+    }
     for column, words in out.items():
-        for row, item in zip(rows, items):
-            words[item] = word_of(table.columns[column][row]) or None
+        for row, one in zip(rows, items):
+            words[one] = word_of(table.columns[column][row]) or None
     return out
 
 

@@ -184,7 +184,7 @@ def fit(
                 known: dict[str, Any] = {"context": columns, "time": time_column} if columns or timed else {}
                 more = {} if named.items is None else {"items": named.items}
                 data = source.read(**known, **more, as_labels=named.labels)
-                attached = table_of(named.table, data, reading.encoding)
+                attached = table_of(named.table, data, reading)
                 held_out = None
                 if held.validation is not None:
                     held_out = source.sibling(held.validation).read_for(data, ids=False, **known)
@@ -211,11 +211,12 @@ def fit(
     emit(_report(output, kind, own, about), None, as_json=json)
 
 
-def table_of(path: str | None, data: Baskets, encoding: str | None) -> dict[str, Any]:
-    """Return what the metadata of a model hold of a table of its items; nothing without one."""
+def table_of(path: str | None, data: Baskets, reading: o.Reading) -> dict[str, Any]:
+    """Return what the metadata of a model hold of a table of its items, whose column may have the name that --item gives; or nothing."""
     if path is None:
         return {}
-    return ItemTable.read(Source(path).target, Catalogue(data.n_items, data.labels), encoding=encoding).attach()
+    catalogue = Catalogue(data.n_items, data.labels)
+    return ItemTable.read(Source(path).target, catalogue, item=reading.item, encoding=reading.encoding).attach()
 
 
 def _reading_time(path: str) -> str:

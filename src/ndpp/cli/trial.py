@@ -99,7 +99,7 @@ def try_(
     source = Source(orders, reading)
     with stage(f"reading {source.name}"):
         parts = split(_read(source, time), test_after)
-        attached = table_of(table, parts.train, reading.encoding)
+        attached = table_of(table, parts.train, reading)
     made = _simple(parts)
     with stage("comparing the simple methods on earlier orders"):
         simple = _best(made, parts.val, top, seed)
