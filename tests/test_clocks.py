@@ -78,6 +78,14 @@ def problems(code: str, *, may_read_clocks: bool = False) -> list[str]:
         name = name_of(node.func)
         if name in CLOCKS and not may_read_clocks:
             found.append(f"line {node.lineno}: {name}() is read; judge by the order of events or by counts")
+        if (
+            name == "setattr"
+            and [name_of(one) for one in node.args[:1]] == ["time"]
+            and "monotonic" in ast.dump(node.args[1])
+        ):
+            found.append(
+                f"line {node.lineno}: stops the clock of all threads, on which servers wait; replace the module's time"
+            )
         given = [*node.args[:1], *(word.value for word in node.keywords)] if name in WAITING else []
         given += [word.value for word in node.keywords if word.arg in LIMITS]
         if any(map(is_number, given)):
@@ -117,6 +125,7 @@ def test_no_file_is_excused_in_vain():
         "@pytest.mark.timeout(60)\ndef test(): pass",
         "@settings(deadline=500)\ndef test(): pass",
         "CODE = '''\nimport time\nassert time.time() < 5\n'''",
+        "monkeypatch.setattr(run.time, 'monotonic', lambda: now[0])",
     ],
 )
 def test_a_clock_that_judges_is_found(code: str):
@@ -133,7 +142,7 @@ def test_a_clock_that_judges_is_found(code: str):
         "for _ in range(20):\n    until(is_answered)",
         "time.sleep(0.01)",
         "settings(deadline=None)",
-        "monkeypatch.setattr(run.time, 'monotonic', lambda: now[0])",
+        "monkeypatch.setattr(run, 'time', SimpleNamespace(monotonic=lambda: now[0]))",
     ],
 )
 def test_what_waits_for_events_is_not(code: str):

@@ -197,6 +197,12 @@ def command(kind: str, output: Path, *, seed: int = 7) -> list[Any]:
     return ["complete", folder / "model", folder / "half.txt", "--add", 1, "-n", 20, "--seed", seed, "-o", output]
 
 
+def with_options(words: list[Any], options: dict[str, int]) -> list[Any]:
+    """Return the words of a command with these options, in place of those that it has."""
+    kept = [word for i, word in enumerate(words) if not {words[i - 1], word} & options.keys()]
+    return [*kept, *(word for pair in options.items() for word in pair)]
+
+
 @cache
 def reference(kind: str, seed: int = 7) -> tuple[bytes, float]:
     """Return what a command writes when nothing happens to it, and how long that takes."""
@@ -240,11 +246,11 @@ def kill_case(seed: int, *, kinds: Sequence[str] = KINDS) -> None:
 def interrupt_case(seed: int) -> None:
     """Interrupt a command that would take hours, at a random time: it ends, says what it has saved, and can be continued."""
     draw, kind, busy = random.Random(seed), ("sample", "fit")[seed % 2], seed % 4 > 1
-    long = ["--max-epochs", 10**6, "--patience", 10**6] if kind == "fit" else ["-n", 10**8]
+    long = {"--max-epochs": 10**6, "--patience": 10**6} if kind == "fit" else {"-n": 10**8}
     took, number = reference(kind)[1], draw.choice([signal.SIGINT, signal.SIGTERM])
     with tempfile.TemporaryDirectory(dir=FOLDER.name) as name:
         output, said = Path(name) / "out.txt", Path(name) / "said.txt"
-        child = start([*command(kind, output), *long], said=said, busy=busy)
+        child = start(with_options(command(kind, output), long), said=said, busy=busy)
         time.sleep(0.02 + draw.random() * (1 + 2 * busy) * took)
         os.kill(child, number)
 
@@ -268,7 +274,7 @@ def interrupt_case(seed: int) -> None:
         left = sorted(set(os.listdir(name)) - {"said.txt", part.name})
         check(not left, f"{kind} left {left}")
         if part.exists():
-            code, error = quietly([*command(kind, output), *long, "--minutes", 0, "--resume"])
+            code, error = quietly([*with_options(command(kind, output), long), "--minutes", 0, "--resume"])
             check(code == 0 and not part.exists(), f"{kind} cannot be continued: {error}")
 
 

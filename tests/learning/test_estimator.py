@@ -193,7 +193,7 @@ def test_the_hit_rate_of_a_pipeline(baskets: Baskets):
     ("sets", "message"),
     [
         ([[i % 9] for i in range(40)] + [[0, 1]], "40 of 41 baskets hold a single item.* Is the column of the baskets"),
-        ([list(range(9))], "all 9 items are in one basket, so there is nothing to learn from"),
+        ([list(range(9))], "there is one basket, of 9 items, so there is nothing to learn from"),
     ],
 )
 def test_baskets_that_are_no_baskets(sets: Any, message: str):

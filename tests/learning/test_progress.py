@@ -161,7 +161,7 @@ def test_out_of_time_there_is_a_model(name: str, minutes: float):
 def test_the_rate_falls_with_the_time(monkeypatch: pytest.MonkeyPatch):
     """In the second half of the minutes, as in the second half of the epochs."""
     now = [0.0]
-    monkeypatch.setattr(run.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: now[0]))
     clock = run.Deadline(100.0, reserve=20.0)
     model = NDPP(rank=4, **QUICK)
     goal = model._objectives(4, BASKETS, BASKETS, run.TrainingRun(0))["kernel"]
@@ -179,7 +179,7 @@ def test_the_rate_falls_with_the_time(monkeypatch: pytest.MonkeyPatch):
 
 def test_work_that_goes_on_says_so(monkeypatch: pytest.MonkeyPatch):
     now, told = [0.0], []
-    monkeypatch.setattr(run.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: now[0]))
     one = run.TrainingRun(0, run.Deadline(100.0), told.append)
     with one.stage("start: classes", 0.3):
         for now[0] in (1.0, 12.0, 13.0, 25.0):
@@ -230,7 +230,7 @@ def timed(monkeypatch: pytest.MonkeyPatch, epoch: Any) -> list[tuple[int, int]]:
 
     monkeypatch.setattr(MixtureNDPP, "_trial", trial)
     monkeypatch.setattr("ndpp.learning.base.measured", forecast)
-    monkeypatch.setattr(run.time, "monotonic", lambda: 1000.0)
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: 1000.0))
     return asked
 
 

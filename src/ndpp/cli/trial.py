@@ -48,7 +48,7 @@ KEEP = "Keep the fitted model in this file, too."
 LIMIT = "Minutes for the fit of the model, the simple methods not included."
 
 
-class Parts(NamedTuple):
+class Divided(NamedTuple):
     """Orders to fit to, to choose settings by, and to test on, and what separates the last ones."""
 
     train: Orders
@@ -58,7 +58,7 @@ class Parts(NamedTuple):
     """The time from which on orders are the test; None by the order of the file."""
 
 
-class Found(NamedTuple):
+class Reached(NamedTuple):
     """What one method reached on the test orders: ranks of the held-out items as metrics per order."""
 
     model: Any
@@ -149,7 +149,7 @@ def _read(source: Source, time: str | None) -> Orders:
     return (source.read() if found is None else found).select(min_size=1)
 
 
-def split(orders: Orders, after: str | None = None) -> Parts:
+def split(orders: Orders, after: str | None = None) -> Divided:
     """Return the orders in three parts, one later than the other: by time, from the beginning of a day if possible, or by their order.
 
     Examples
@@ -180,10 +180,10 @@ def split(orders: Orders, after: str | None = None) -> Parts:
             f"test, and {len(earlier):,} come before them"
         )
     held = max(1, min(round(VALIDATION_SHARE * len(earlier)), MOST_VALIDATION))
-    return Parts(earlier[:-held], earlier[-held:], test, name)
+    return Divided(earlier[:-held], earlier[-held:], test, name)
 
 
-def _simple(parts: Parts) -> dict[str, tuple[Any, float]]:
+def _simple(parts: Divided) -> dict[str, tuple[Any, float]]:
     """Return the simple methods, and the seconds that each took, its settings chosen on the validation orders."""
     from ndpp import metrics
     from ndpp.metrics.regression import MAX_ITEMS
@@ -214,7 +214,7 @@ def _best(made: Mapping[str, tuple[Any, float]], val: Baskets, top: int, seed: i
 # -- what they reach --------------------------------------------------------------------------------------------------------------
 
 
-def judged(parts: Parts, made: Mapping[str, tuple[Any, float]], simple: str, top: int, seed: int) -> dict[str, Any]:
+def judged(parts: Divided, made: Mapping[str, tuple[Any, float]], simple: str, top: int, seed: int) -> dict[str, Any]:
     """Return what each method reaches on the test orders, and the verdict, for JSON."""
     from ndpp.metrics.estimates import Bootstrap, PerBasket, mean_estimates
     from ndpp.metrics.ranking import held_out_ranks, hold_out
@@ -225,7 +225,7 @@ def judged(parts: Parts, made: Mapping[str, tuple[Any, float]], simple: str, top
     for name, (model, seconds) in made.items():
         ranks = held_out_ranks(model, held)
         values = ranks.in_top(top), ranks.reciprocal(), ranks.discounted(top)
-        found[name] = Found(model, seconds, dict(zip(METRICS, values)), ranks.is_ranked)
+        found[name] = Reached(model, seconds, dict(zip(METRICS, values)), ranks.is_ranked)
     common = np.all([one.ranked for one in found.values()], axis=0)
     columns = [
         PerBasket(f"{name}\0{metric}", one.values[metric][common], 0)
@@ -348,7 +348,7 @@ def _report(data: Mapping[str, Any]) -> Report:
 
 
 def examples(
-    parts: Parts, made: Mapping[str, tuple[Any, float]], simple: str, own: answers.Prepared, seed: int
+    parts: Divided, made: Mapping[str, tuple[Any, float]], simple: str, own: answers.Prepared, seed: int
 ) -> list[dict[str, Any]]:
     """Return some test orders drawn at random, one item hidden, and what the model and the simple method suggest for them."""
     from ndpp.metrics.models import scores

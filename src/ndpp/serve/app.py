@@ -30,7 +30,7 @@ from ndpp.answers.heard import Heard
 from ndpp.errors import InvalidInputError
 from ndpp.serve import pages, problems
 from ndpp.serve import schemas as s
-from ndpp.serve.choice import Choice, holder_of, place
+from ndpp.serve.choice import ModelPath, holder_of, place
 from ndpp.serve.gate import Entrance, Guard, read_token
 from ndpp.serve.limits import DRAWN_ITEMS, LABEL_LENGTH, RESULTS
 from ndpp.serve.model import Holder, NotReadyError, Served, Settings
@@ -92,7 +92,7 @@ def create_app(
         redirect_slashes=False,  # a redirect would repeat whatever Host header came
     )
     app.state.holders, app.state.work, app.state.metrics = holders, work, counted
-    app.add_middleware(Choice, names=tuple(holders))
+    app.add_middleware(ModelPath, names=tuple(holders))
     app.include_router(api)
     app.include_router(health)
     app.include_router(pages.router)

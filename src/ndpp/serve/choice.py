@@ -32,7 +32,7 @@ def holder_of(request: Request) -> Holder:
     return holders[request.scope.get("ndpp.model", next(iter(holders)))]
 
 
-class Choice:
+class ModelPath:
     """Takes the name of a model out of the path, and notes it."""
 
     def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
