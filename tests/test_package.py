@@ -18,6 +18,7 @@ import pytest
 
 import ndpp
 from ndpp._types import cached_property
+from ndpp.datasets import shelf_kernel
 from patience import HANG_SECONDS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -66,6 +67,27 @@ def test_import_is_light():
     loaded = modules_after("import ndpp")
     assert "numpy" in loaded
     assert not loaded & set(HEAVY)
+
+
+def test_a_question_imports_only_its_command_and_what_it_needs(tmp_path):
+    ndpp.save(shelf_kernel(), tmp_path / "shelf.safetensors")
+    words = ["recommend", str(tmp_path / "shelf.safetensors"), "--given", "bread", "-o", str(tmp_path / "list.csv")]
+    loaded = modules_after(
+        f"from contextlib import suppress\nfrom ndpp.cli.app import run\nwith suppress(SystemExit): run({words})",
+        depth=3,
+    )
+    assert (tmp_path / "list.csv").exists()
+    assert "ndpp.cli.recommend" in loaded
+    unneeded = {
+        "numba",
+        "scipy.special",
+        "scipy.optimize",
+        "ndpp.samplers",
+        "ndpp.learning",
+        "ndpp.cli.fit",
+        "ndpp.cli.draw",
+    }
+    assert not loaded & ((set(HEAVY) - {"rich", "typer"}) | unneeded)
 
 
 def test_the_check_of_imports_can_fail():

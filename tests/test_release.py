@@ -68,10 +68,11 @@ def test_the_experiments_are_a_distribution_of_their_own():
     for key in ("requires-python", "license", "authors"):
         assert experiments["project"][key] == PROJECT[key]
     added = experiments["project"]["entry-points"][app.GROUP]
-    assert set(added) == set(app.EXPERIMENTS) == set(app.COMMANDS["Experiments"])
+    found = app.commands()["Experiments"]
+    assert set(added) == set(app.EXPERIMENTS) == set(found)
     for name, place in added.items():
         module, _, function = place.partition(":")
-        assert getattr(importlib.import_module(module), function) is app.COMMANDS["Experiments"][name]
+        assert getattr(importlib.import_module(module), function) is found[name]
 
 
 def test_make_installs_both_distributions_from_the_checkout():

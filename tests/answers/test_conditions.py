@@ -28,9 +28,9 @@ def test_others_are_refused():
 
 @pytest.mark.parametrize("name", ["recommend", "sample", "complete", "map"])
 def test_commands_take_them(name: str):
-    from ndpp.cli.app import app
+    from ndpp.cli.app import application
 
-    command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+    command = typer.main.get_command(application()).commands[name]  # type: ignore[attr-defined]
     taken = {option for parameter in command.params for option in parameter.opts}
     wanted = [one for one in CONDITIONS if name != WITHOUT_SIZE or one.name != "size"]
     assert {option for one in wanted for option in one.options} <= taken

@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 import ndpp
-from ndpp.cli.app import COMMANDS
+from ndpp.cli.app import commands
 from ndpp.datasets import shelf_kernel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -178,4 +178,4 @@ def test_a_wrong_page_fails(call, shelf):
 
 def test_the_page_names_every_command():
     page = PAGE.read_text(encoding="utf-8")
-    assert all(f"| `ndpp {name}` |" in page for commands in COMMANDS.values() for name in commands)
+    assert all(f"| `ndpp {name}` |" in page for panel in commands().values() for name in panel)

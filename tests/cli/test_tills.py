@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import ndpp
-from ndpp.cli.app import COMMANDS
+from ndpp.cli.app import commands
 from ndpp.cli.guard import Options
 from ndpp.cli.options import flattened
 
@@ -218,14 +218,13 @@ def test_a_format_with_a_blank_is_quoted_for_the_shell(call, tmp_path):
     assert "Say which with --time-format '%d/%m/%Y %H:%M' or --time-format '%m/%d/%Y %H:%M'" in told
 
 
-READING = [
-    name for commands in COMMANDS.values() for name, command in commands.items() if "--basket" in options_of(command)
-]
+COMMANDS = {name: command for panel in commands().values() for name, command in panel.items()}
+READING = [name for name, command in COMMANDS.items() if "--basket" in options_of(command)]
 
 
 @pytest.mark.parametrize("name", READING)
 def test_every_command_that_reads_tables_takes_a_format_of_times(name):
-    assert "--time-format" in options_of(next(commands[name] for commands in COMMANDS.values() if name in commands))
+    assert "--time-format" in options_of(COMMANDS[name])
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,12 @@ import pytest
 
 import ndpp
 from command import ENVIRONMENT, end, spawn
-from ndpp.cli.app import COMMANDS, help_of, run
+from ndpp.cli.app import commands, help_of, run
 from ndpp.cli.guard import message_of
 from ndpp.cli.output import cell
 
-NAMES = [name for commands in COMMANDS.values() for name in commands]
+COMMANDS = {name: command for panel in commands().values() for name, command in panel.items()}
+NAMES = list(COMMANDS)
 STAGE = re.compile(r"^(reading .*|loading torch)\n", re.MULTILINE)
 """Stages of `ndpp fit` that are named before something fails."""
 
@@ -36,8 +37,7 @@ def test_help_explains_and_shows_examples(call, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_examples_use_options_that_exist(call, name):
-    command = next(commands[name] for commands in COMMANDS.values() if name in commands)
-    examples = help_of(command).split("Examples:")[1]
+    examples = help_of(COMMANDS[name]).split("Examples:")[1]
     known = call(*name.split(), "--help").out.split("Arguments")[-1]
     own = [line for line in re.split(r"[|\n]", examples) if line.strip().startswith(f"ndpp {name} ")]
     assert own

@@ -16,7 +16,6 @@ from ndpp.inference.scores import listing_factors
 from ndpp.laws.ask import NO_ITEMS, Conditions
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit
-from ndpp.samplers.shared import prepare_components
 
 
 class Heard(NamedTuple):
@@ -116,6 +115,8 @@ class Heard(NamedTuple):
 
     def prepare_components(self) -> None:
         """Prepare what draws from the components of a mixture with shared ties, the most probable first, as far as memory goes."""
+        from ndpp.samplers.shared import prepare_components  # imports numba
+
         law, _ = self.drawing(None)
         for left in (None, N_ADDED):
             prepare_components(law, MEMORY, left)

@@ -15,8 +15,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
-from scipy.special import expit, logit
 
 from ndpp._types import FloatArray, IntArray
 from ndpp.customers.cases import Cases, Chances
@@ -93,6 +91,9 @@ def _report(trial: Trial, habits: Habits) -> dict[str, Any]:
 
 def likeliest(trial: Trial, by_time: bool) -> Habits:
     """Return the δ, κ and α that make the targets most likely, with decay by basket or by time."""
+    from scipy.optimize import minimize  # takes half a second to import
+    from scipy.special import expit, logit
+
     cases, chances = trial.cases, trial.chances(NO_HABITS)
 
     def habits_at(x: FloatArray) -> Habits:

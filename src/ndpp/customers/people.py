@@ -13,7 +13,6 @@ from datetime import date
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.special import softmax
 
 from ndpp._types import FloatArray, IntArray, cached_property
 from ndpp.baskets import Baskets
@@ -25,6 +24,7 @@ from ndpp.inference.recommendation import Recommendation
 from ndpp.inference.scores import scores_of_one, scores_or_nan
 from ndpp.laws.law import Law
 from ndpp.laws.scoring import Best
+from ndpp.linalg.logs import shares
 from ndpp.linalg.tilts import TINY, solve_each
 
 MAX_LOG_FACTOR = np.log(1e9)
@@ -203,7 +203,7 @@ def posterior(law: Law, baskets: Baskets) -> FloatArray:
         prior = np.log(law.weights)
     logs = prior + law.component_log_probs(baskets)
     logs[np.isneginf(logs).all(axis=1)] = prior  # rounding, or a law of another catalogue
-    return np.asarray(softmax(logs, axis=1))
+    return shares(logs)
 
 
 # -- the best items of many customers, from their own items and the best of all, without a table of all items ----------------------

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Unpack
 
 import numpy as np
-from scipy.special import logsumexp
 
 from ndpp._types import IntArray, Items, RngLike
 from ndpp._validation import check_count, check_items
@@ -24,9 +23,9 @@ from ndpp.errors import BudgetExceededError, ImpossibleSizeError
 from ndpp.inference.greedy import greedy_map
 from ndpp.inference.scores import law_under
 from ndpp.laws.ask import Conditions
-from ndpp.laws.hooks import log_sum
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit, Limits, listed
+from ndpp.linalg.logs import log_row_sums, log_sum
 
 MIN_LOG_GAIN = 1e-9
 """An exchange must raise the log weight by more."""
@@ -129,7 +128,7 @@ def best_set(  # type: ignore[misc]
             if not starts:
                 raise
         else:
-            weights = logsumexp(among._log_weights + among._log_whole(drawn), axis=1)
+            weights = log_row_sums(among._log_weights + among._log_whole(drawn))
             seen |= dict(zip(map(tuple, drawn.to_lists()), weights.tolist()))
             starts.append(drawn[int(np.argmax(weights))])
     for items in starts:

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logit
 
 from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_items
 from ndpp.baskets.labels import check_labels
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.laws.catalogue import Catalogue
+from ndpp.linalg.logs import logit
 
 NEAR, MOST_STEPS, LONGEST = 1e-11, 60, 4.0
 """Tolerance of the log-odds of shares, maximum number of Newton steps, and largest change of a log-factor in a step."""
@@ -52,7 +52,7 @@ class Known(NamedTuple):
 
     def log_odds(self, items: IntArray) -> FloatArray:
         """Return the log-odds of P_c(a ∈ S), shape (C, items)."""
-        return np.asarray(logit(self.chances[:, np.searchsorted(self.ids, items)].clip(max=CERTAIN)))
+        return logit(self.chances[:, np.searchsorted(self.ids, items)].clip(max=CERTAIN))
 
 
 def add_items(

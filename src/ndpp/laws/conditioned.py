@@ -15,7 +15,6 @@ from contextlib import suppress
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
-from scipy.special import softmax
 
 from ndpp._types import FloatArray, IntArray, RngLike, cached_property
 from ndpp._validation import check_items, owned
@@ -36,6 +35,7 @@ from ndpp.laws.law import Law
 from ndpp.laws.limits import Estimate, Limits
 from ndpp.laws.precision import REFUSE_ERROR, check_given, say_precision
 from ndpp.laws.totals import Totals, sizes_within
+from ndpp.linalg import logs
 from ndpp.linalg.scaling import EPS
 
 NO_SUCH_SETS = ImpossibleLimitError, ImpossibleSizeError, ZeroProbabilityError
@@ -160,7 +160,7 @@ class Conditioned(Law):
             total = float(posterior @ chances)
         else:
             drawn, total = self._drawn, float(self.chance.value)
-            shares = softmax(self.whole._log_weights + self.whole._log_whole(drawn), axis=1).mean(axis=0)
+            shares = logs.shares(self.whole._log_weights + self.whole._log_whole(drawn)).mean(axis=0)
             chances = np.divide(shares * total, posterior, out=np.zeros_like(shares), where=posterior > 0)
         if not total > 0:
             raise ImpossibleLimitError(

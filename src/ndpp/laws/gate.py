@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import log_softmax
 
 from ndpp._types import FloatArray, IntArray, cached_property
 from ndpp._validation import check_choice, frozen
 from ndpp.baskets.labels import word_of
 from ndpp.errors import InvalidInputError, similar
+from ndpp.linalg.logs import log_shares
 
 MOST_SHIFT = 100.0
 """Largest |β|: a weight times e^100 is as good as certain."""
@@ -105,7 +105,7 @@ class Gate:
     def log_weights(self, log_weights: FloatArray, rows: IntArray) -> FloatArray:
         """Return log w_c(x) of many contexts, given by their rows; shape (contexts, C)."""
         shifts = np.vstack([self.shifts, np.zeros(self.shifts.shape[1])])
-        return np.asarray(log_softmax(log_weights + shifts[rows].sum(axis=0), axis=1))
+        return log_shares(log_weights + shifts[rows].sum(axis=0))
 
 
 def _new_value(name: str, word: str, known: Sequence[str]) -> InvalidInputError:

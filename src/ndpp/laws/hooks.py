@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from ndpp._memory import Memory
-from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Items, cached_property
+from ndpp._types import BoolArray, FloatArray, IntArray, Items, cached_property
 from ndpp._validation import check_items, frozen
 from ndpp.baskets import Baskets
 from ndpp.laws.ask import NO_ITEMS
@@ -31,6 +31,7 @@ from ndpp.laws.header import ModelHeader
 from ndpp.laws.part import Part, Parts, SizedPart
 from ndpp.laws.precision import say_precision
 from ndpp.laws.scoring import Scoring
+from ndpp.linalg.logs import log_sum
 from ndpp.linalg.scaling import EPS
 from ndpp.linalg.schur import MAX_LOSS
 
@@ -391,9 +392,3 @@ class Hooks(ABC):
     def _component_inclusions(self) -> FloatArray:
         rows = [self._mean_inclusions(NO_ITEMS, None, np.array([c]), np.ones(1)) for c in range(len(self.weights))]
         return np.stack(rows)
-
-
-def log_sum(values: AnyArray) -> float:
-    """Return log Σ exp of the values, −inf if all of them are."""
-    top = float(np.max(values))
-    return top + float(np.log(np.exp(values - top).sum())) if top > -np.inf else -np.inf

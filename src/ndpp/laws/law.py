@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp
 
 from ndpp._show import html_table, some
 from ndpp._types import FloatArray, IntArray, Items, Jobs, RngLike, cached_property
@@ -28,10 +27,11 @@ from ndpp.laws.ask import NO_ITEMS, Ask, Conditions, Factors
 from ndpp.laws.changes import add_items, remove, rename, tilt_to, with_items
 from ndpp.laws.gate import Gate
 from ndpp.laws.header import ModelHeader
-from ndpp.laws.hooks import Hooks, log_sum
+from ndpp.laws.hooks import Hooks
 from ndpp.laws.limits import Estimate, Limit
 from ndpp.laws.moments import entropy, kl, pair_probabilities
 from ndpp.laws.precision import check_given, never_together
+from ndpp.linalg.logs import log_row_sums, log_sum
 from ndpp.linalg.sizes import ROUNDED
 
 VANISHING = 1e-28
@@ -99,7 +99,7 @@ class Law(Hooks):
         if context and law.gate is not None:
             columns = {name: each(values, len(baskets)) for name, values in context.items()}
             log_weights = law.gate.log_weights(log_weights, law.gate.rows(columns, len(baskets), unknown="skip"))
-        return np.asarray(logsumexp(log_weights + law.component_log_probs(baskets), axis=1))
+        return log_row_sums(log_weights + law.component_log_probs(baskets))
 
     def component_log_probs(self, baskets: Baskets | Sequence[Items], **conditions: Unpack[Conditions]) -> FloatArray:
         """Return log P_c(S) of many sets and all components, shape (len(baskets), C)."""

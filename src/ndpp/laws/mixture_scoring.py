@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 
 import numpy as np
-from scipy.special import logsumexp
 
 from ndpp._memory import Memory
 from ndpp._types import FloatArray, IntArray
@@ -14,6 +13,7 @@ from ndpp.errors import ZeroProbabilityError
 from ndpp.laws.begun import Begun, SharedTies, parts
 from ndpp.laws.law import NEGLIGIBLE_POSTERIOR, Law
 from ndpp.laws.scoring import Best, Scoring, impossible, with_one_more
+from ndpp.linalg.logs import log_row_sums
 
 
 class MixtureScoring(Scoring):
@@ -62,7 +62,7 @@ class SharedTiesScoring(Scoring):
         """
         mixture = self.law
         log_posterior = mixture._log_weights + mixture._log_whole(baskets)
-        total = logsumexp(log_posterior, axis=1, keepdims=True)
+        total = log_row_sums(log_posterior)[:, None]
         out, possible = np.full((len(baskets), mixture.n_items), np.nan), np.flatnonzero(total[:, 0] > -np.inf)
         posterior, rest = np.exp(log_posterior[possible] - total[possible]), baskets[possible]
         ties = self._ties(mixture.touched_rows(rest)[0])[:, mixture.base.support]

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.special import log1p  # NumPy's is inaccurate for small complex numbers
 
 from ndpp._types import BoolArray, FloatArray, IntArray, NumberArray, cached_property
 from ndpp._validation import check_odds, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
+from ndpp.linalg.logs import log1p
 from ndpp.linalg.scaling import EPS
 from ndpp.linalg.size_law import nodes
 from ndpp.linalg.sizes import CHUNK, LOG_RADIUS, N_TERMS, ROUNDED, Series, complex_forms
@@ -127,7 +127,7 @@ class Patterns:
         """Return log Π (1 + z r_is) over the items of each state, shape (M, len(z)), up to multiples of 2πi; for z (n, m), z_i, (M, m)."""
         sums, item, column = self.of_states
         odds = self.odds[item, column, None] * (z if z.ndim == 1 else z[item])
-        return np.asarray(sums @ (log1p(odds) if np.iscomplexobj(z) else np.log1p(odds)))
+        return np.asarray(sums @ log1p(odds))
 
     @cached_property
     def of_states(self) -> tuple[sparse.csr_array, IntArray, IntArray]:

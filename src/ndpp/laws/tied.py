@@ -25,13 +25,13 @@ from ndpp.baskets import Baskets
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.frame import ONE, of_components
 from ndpp.laws.header import ModelHeader
-from ndpp.laws.hooks import log_sum
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import checked_frame
 from ndpp.laws.mixture_scoring import TiedScoring
 from ndpp.laws.part import ALL_GIVEN, Part, Parts
 from ndpp.laws.precision import FREE, say_precision
 from ndpp.laws.shared import FEATURES, KEPT, NORMALIZERS, TABLES, SharedTies
+from ndpp.linalg.logs import log_sum
 from ndpp.linalg.scaling import EPS, inverses, rounding_of
 from ndpp.linalg.sizes import ROUNDED, Coins
 from ndpp.rows.scaled import Multiplied

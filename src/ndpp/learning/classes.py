@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from scipy import sparse
-from scipy.special import logsumexp, softmax
 
 from ndpp._stop import look
 from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
 from ndpp.learning.run import OutOfTime
+from ndpp.linalg.logs import log_row_sums, shares
 from ndpp.metrics.models import independent_items
 
 MAX_BASKETS = 100_000
@@ -65,7 +65,7 @@ def find_classes(
         p = ((columns @ members).T + SHRINK * average) / (sizes[:, None] + SHRINK)
         p = np.clip(p, 1e-12, 1 - 1e-9)  # memberships are in single precision
         found = Classes(np.log(p) - np.log1p(-p), np.log(sizes + 1) - np.log((sizes + 1).sum()))
-        value = np.average(logsumexp(found.joint(judged), axis=1), weights=validation.weights)
+        value = np.average(log_row_sums(found.joint(judged)), weights=validation.weights)
         bad = 0 if value > best_value else bad + 1
         if value > best_value:
             best, best_value = found, value
@@ -88,7 +88,7 @@ def _first_members(
     norms = np.sqrt(np.maximum(np.asarray(scaled.multiply(scaled).sum(axis=1)).ravel(), 1e-9))
     seeds = rng.choice(len(norms), n_classes, replace=len(norms) < n_classes)
     likeness = (scaled @ scaled[seeds].T).toarray() / norms[:, None] / norms[seeds]
-    return np.asarray(softmax(10 * (likeness + 0.05 * rng.random(likeness.shape)), axis=1), np.float32)
+    return np.asarray(shares(10 * (likeness + 0.05 * rng.random(likeness.shape))), np.float32)
 
 
 def _n_classes(shape: Shape) -> int:

@@ -17,8 +17,6 @@ from typing import NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import minimize
-from scipy.special import log_softmax
 
 from ndpp._stop import look
 from ndpp._types import FloatArray, IntArray, RealArray, WordArray
@@ -27,6 +25,7 @@ from ndpp.errors import InvalidInputError
 from ndpp.laws.gate import Gain, Gate
 from ndpp.laws.law import Law
 from ndpp.learning.run import OutOfTime
+from ndpp.linalg.logs import shares
 
 MIN_GAIN_ERRORS = 2.0
 """A column is kept if its gain exceeds this many standard errors."""
@@ -196,7 +195,7 @@ class _Table(NamedTuple):
 
     def weights(self, spread: sparse.csr_array, shifts: FloatArray) -> FloatArray:
         """Return w_c(x) of each context."""
-        return np.asarray(np.exp(log_softmax(self.log_weights + spread.T @ shifts, axis=1)))
+        return shares(self.log_weights + spread.T @ shifts)
 
     def sums(self, weights: FloatArray, at: IntArray) -> FloatArray:
         """Return Σ_c w_c(x) P_c(S) of each basket, which has context ``at``."""
@@ -238,6 +237,8 @@ def _fitted(table: _Table, start: Mapping[str, FloatArray], strengths: Mapping[s
         slope = np.concatenate([slope[own] - share[own] * slope[own].sum(axis=0) for own in parts])
         value = table.counts @ np.log(sums) - (strength * shifts**2).sum() / 2
         return -float(value), -(slope * unit).ravel()
+
+    from scipy.optimize import minimize  # takes half a second to import
 
     begin = (np.concatenate(list(start.values())) / unit).ravel()
     found = minimize(loss, begin, jac=True, method="L-BFGS-B", options={"maxiter": STEPS, "ftol": FTOL})

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from scipy import sparse
-from scipy.special import softmax
 from torch import Tensor
 
 from ndpp._stop import look
@@ -24,6 +23,7 @@ from ndpp.baskets.orders import Orders
 from ndpp.laws.patterns import Patterns
 from ndpp.learning import tied
 from ndpp.learning.batches import PackedBaskets, pack
+from ndpp.linalg.logs import shares
 from ndpp.metrics.models import cosines
 
 MAX_FAMILY, N_STATES = 20, 6
@@ -131,7 +131,7 @@ def _states(
     for _ in range(ROUNDS):
         odds = chances / (1 - chances)
         constants = np.log(share) - np.log(np.expm1(np.log1p(odds).sum(axis=1)))
-        member = softmax(np.einsum("ti,tis->ts", sets, np.log(odds)[owner]) + constants[owner], axis=1)
+        member = shares(np.einsum("ti,tis->ts", sets, np.log(odds)[owner]) + constants[owner])
         total = add @ member
         share = (total + 1) / (total + 1).sum(axis=1, keepdims=True)
         sums = add @ (sets[:, :, None] * member[:, None, :]).reshape(len(sets), m * N_STATES)

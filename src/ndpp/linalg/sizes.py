@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
-from scipy.special import log1p  # NumPy's is inaccurate for small complex numbers
 
 from ndpp._stop import look
 from ndpp._types import BoolArray, FloatArray, IntArray, NumberArray
 from ndpp.errors import PrecisionError
+from ndpp.linalg.logs import log1p
 from ndpp.linalg.operations import NUMPY
 from ndpp.linalg.scaling import EPS, quadratic_forms
 from ndpp.linalg.size_law import nodes

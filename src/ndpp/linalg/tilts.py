@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from scipy.special import gammaincc
 
 from ndpp._stop import look
 from ndpp._types import BoolArray, FloatArray, IntArray, NumberArray
@@ -265,6 +264,8 @@ class GroupedCoins(NamedTuple):
 
 def chances_within(mean: FloatArray, variance: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
     """Return about P(low_j ≤ c_j ≤ high_j) for numbers c_j of these moments (C, J), as if they were multiples of Poisson numbers."""
+    from scipy.special import gammaincc  # takes half a second to import
+
     unit = np.divide(variance, mean, out=np.ones_like(mean), where=(mean > 0) & (variance > 0))
     below = np.where(
         high < np.inf, gammaincc(np.where(high < np.inf, high.clip(0.0), 0.0) / unit + 1, mean / unit), 1.0

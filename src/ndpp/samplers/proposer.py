@@ -23,9 +23,9 @@ from ndpp._stop import look
 from ndpp._types import FloatArray, IntArray, cached_property
 from ndpp.errors import BudgetExceededError, ImpossibleLimitError, ImpossibleSizeError
 from ndpp.items.base import look_up_cdf
-from ndpp.laws.hooks import log_sum
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Estimate, Limits
+from ndpp.linalg.logs import log_sum
 from ndpp.samplers.base import Draw, Engine, Sampler, stream, stream_key
 
 MAX_EXPECTED = 1e4

@@ -63,7 +63,7 @@ class TiltedComponents:
     def n_bytes(self) -> int:
         """Bytes of the components that are known; of the others, no memory is used."""
         known = n_bytes_of((self.odds, self.N, self.log_totals)) * self.is_known.mean()
-        return int(known) + n_bytes_of(tuple(self.A.values()))
+        return int(known) + len(self.A) * int(self.N[0].nbytes)
 
     def choose(
         self, parts: PreparedTies, ids: IntArray, log_plain: FloatArray, log_units: FloatArray
