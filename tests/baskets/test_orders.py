@@ -229,6 +229,8 @@ def test_tables_hold_the_context_and_partial_reading_leaves_out_what_is_not_ther
     assert in_season.context["season"].tolist() == ["spring", "spring", "winter"]  # type: ignore[attr-defined]
     with pytest.raises(InvalidInputError, match="names 'store', but these orders have hour, weekday, month, season"):
         late.in_context(["store"])
+    with pytest.raises(InvalidInputError, match="has no column 'ordered'; its columns are"):
+        Orders.read(tmp_path / "orders.csv", **{**COLUMNS, "customer": None, "time": "ordered"}, partial=True)
     bad = csv(tmp_path / "bad.csv", {**LINES, "when": ["?"] * 5})
     nobody = {**COLUMNS, "customer": None}
     assert Orders.read(bad, **nobody, context=["store"], partial=True).times is None  # not needed

@@ -238,6 +238,8 @@ def test_every_command_that_reads_tables_takes_a_format_of_times(name):
         (["fit", "SHELF", "-o", "OUT"], "holds a model, not baskets. `ndpp info` describes it"),
         (["fit", "SHELF", "-o", "TILL"], "holds a model, not baskets. `ndpp info` describes it"),
         (["fit", "TEXT", "-o", "OUT", "--basket", "customer,date"], "If it is a table, name its format with --from csv\n"),
+        (["info", "HEADED"], "begins with the header of a table: 'basket,item'. Name its format with --from csv\n"),
+        (["evaluate", "SHELF", "OWN", "--time", "when"], "has no column 'when'; its columns are 'basket', 'item'"),
         (["items", "SHELF", "-o", "OUT", "--add", "LATIN"],
          "for example --encoding cp1252, or its format with the suffix of its name, such as .csv\n"),
         (["evaluate", "SHELF", "OWN", "--level", "0"], "--level must lie between 0 and 1, such as 0.95; got 0.0"),
@@ -259,7 +261,15 @@ def test_what_is_wrong_is_said_in_the_words_of_the_command(call, shelf, tmp_path
     lines.write_text('{"items": ["a", "b"]}\n')
     (tmp_path / "latin.csv").write_bytes("item,like\ncafé,bread\n".encode("cp1252"))
     (tmp_path / "till.txt").write_text(AMBIGUOUS)
-    places = {"TILL": till, "SHELF": shelf, "TABLE": table, "JSONL": lines, "OUT": tmp_path / "x.safetensors"}
+    (tmp_path / "orders.txt").write_text("basket,item\n1,bread\n")
+    places = {
+        "HEADED": tmp_path / "orders.txt",
+        "TILL": till,
+        "SHELF": shelf,
+        "TABLE": table,
+        "JSONL": lines,
+        "OUT": tmp_path / "x.safetensors",
+    }
     places |= {"LATIN": tmp_path / "latin.csv", "TEXT": tmp_path / "till.txt", "OWN": shelf.parent / "orders.csv"}
     done = call(*(places.get(word, word) for word in words))
     assert (done.code, done.out) == (1, "")

@@ -105,6 +105,12 @@ def read_text(source: PathOrFile, columns: Columns, rules: Rules, encoding: str 
             advice="If it is a table, name its format with {format:'csv'}",
         )
     lines = read_lines(source, encoding)
+    first = {word.strip() for word in re.split(r"[,;|\t]", lines[0])} if lines else set()
+    if first.issuperset(columns.names) and not set(rules.labels or ()).issuperset(columns.names):
+        raise InvalidInputError(
+            f"{rules.name} is read as text, one basket per line, but begins with the header of a table: {lines[0][:100]!r}",
+            advice="Name its format with {format:'csv'}",
+        )
     separator = _separator(lines, rules.labels or ())
     if separator == "," and all(map(_NUMBERS.fullmatch, lines)):
         rows = [line.replace(",", " ").split() for line in lines]  # "1, 2 3": numbers contain no spaces

@@ -185,6 +185,8 @@ class Orders(Baskets):
         if not partial and len(known) < len(context):
             lacking = next(name for name in context if name not in known)
             raise MissingColumnError(table.name, lacking, table.header, naming("context", "time"))
+        if time is not None and not is_timed and not known:  # a file may hold what follows from times instead of them
+            raise MissingColumnError(table.name, time, table.header, advice)
         times = None
         if time is not None and is_timed and (derived or time_is_needed):
             times = lines.times(time, time_format)

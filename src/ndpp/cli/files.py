@@ -126,6 +126,18 @@ class Source(NamedTuple):
             unknown.advice = f"Is this the catalogue of the model? {LEAVE_OUT}"
             raise
 
+    def read_timed(self, time: str | None, **options: Any) -> Orders:
+        """Return the orders with the times of this column or, if None is named, of a column "time" if there is one."""
+        if time is not None or format_of(self.path, self.reading.from_) == "text":
+            return self.read(time=time, **options)
+        target = self.target
+        try:
+            return self.read(target, time="time", **options)
+        except MissingColumnError as missing:
+            if missing.column != "time":
+                raise
+        return self.read(target, **options)
+
     def read_for(self, kernel: Law | Baskets, *, ids: bool | None, **context: Any) -> Orders:
         """Return the baskets over the items of a model, or of other baskets, in context as :meth:`read` takes it.
 

@@ -65,6 +65,7 @@ def report(
         f"a report is a page; use a name that ends in .html, not {output.name!r}",
     )
     require(train is None or test is not None, "--train is for the evaluation, which needs --test")
+    require(time is None or test is not None, "--time is a column of the baskets of --test")
     own, observed, evaluation, changed = load_prepared(model, table, ids=ids), None, None, None
     with working("evaluating") as now:
         if test is not None:

@@ -17,9 +17,7 @@ from ndpp._atomic import write_text
 from ndpp._show import Table, printable
 from ndpp._types import BoolArray, FloatArray
 from ndpp.baskets import Baskets
-from ndpp.baskets.files import format_of
 from ndpp.baskets.labels import many
-from ndpp.baskets.lines import MissingColumnError
 from ndpp.baskets.orders import Orders
 from ndpp.cli import options as o
 from ndpp.cli.files import OTHER_FORMATS, Source, check_output, require
@@ -98,7 +96,7 @@ def try_(
         check_output(keep, *OTHER_FORMATS, inputs=(orders, table), kind="a model")
     source = Source(orders, reading)
     with stage(f"reading {source.name}"):
-        parts = split(_read(source, time), test_after)
+        parts = split(source.read_timed(time).select(min_size=1), test_after)
         attached = table_of(table, parts.train, reading)
     made = _simple(parts)
     with stage("comparing the simple methods on earlier orders"):
@@ -133,20 +131,6 @@ def try_(
 
 
 # -- which orders, and which methods ------------------------------------------------------------------------------------------
-
-
-def _read(source: Source, time: str | None) -> Orders:
-    """Return the orders that hold something, in order of time if there is a column of it."""
-    found = None
-    if time is not None:
-        found = source.read(time=time)
-    elif source.path != "-" and format_of(source.path, source.reading.from_) != "text":
-        try:
-            found = source.read(time="time")
-        except MissingColumnError as missing:
-            if missing.column != "time":
-                raise
-    return (source.read() if found is None else found).select(min_size=1)
 
 
 def split(orders: Orders, after: str | None = None) -> Divided:

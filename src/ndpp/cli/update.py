@@ -29,7 +29,7 @@ SHOWN = 3
 """Items, and missions, that are named as the most changed."""
 CUSTOMERS = "The customers' file, which counts tonight's orders, too: either both files are replaced or none."
 VALIDATION = "Orders that judge the new model; default: a tenth of ORDERS, which is not learned from."
-TIME = "Column of the time, for --customers, and for weekday, month, season and hour, if the model depends on them."
+TIME = "Column of the time, for --customers, and for weekday, month, season and hour, if the model depends on them; default: time."
 HALF = "Number of new orders after which the weight of old ones is halved; default: it never is."
 LEAST_ORDERS = "Minimum number of orders with a new item before it enters the model."
 AFTER = "Remove items that were not sold in this many updates in a row."
@@ -58,7 +58,7 @@ def update(
     output: Annotated[Path, o.file("The model file to write; it may be MODEL.", "--output", "-o")],
     customers: Annotated[Path | None, o.file(CUSTOMERS)] = None,
     customer: Annotated[str, o.word("Column of the customer, for --customers.")] = "customer",
-    time: Annotated[str, o.word(TIME)] = "time",
+    time: Annotated[str | None, o.word(TIME)] = None,
     validation: Annotated[str | None, o.file(VALIDATION)] = None,
     drop: Annotated[
         list[str] | None, o.word("Items to remove, separated by commas; may be repeated.", metavar="ITEMS")
@@ -89,10 +89,10 @@ def update(
         own, source = load_prepared(model), Source(orders, reading)
         law = own.law
         with stage(f"reading {source.name}"):
-            known: dict[str, Any] = {"context": list(law.context), "time": time, "partial": True}
+            known: dict[str, Any] = {"context": list(law.context), "partial": True}
             known |= {"as_labels": True} if law.labels else {"as_labels": False, "n_items": law.n_items}
-            tonight = source.read(**known, customer=None if customers is None else customer)
-            judges = None if validation is None else source.sibling(validation).read(**known)
+            tonight = source.read_timed(time, **known, customer=None if customers is None else customer)
+            judges = None if validation is None else source.sibling(validation).read_timed(time, **known)
             if customers is not None:
                 with warnings.catch_warnings(action="ignore"):  # errors come before the training, warnings after it
                     Customers.load(customers, law).update(tonight)
