@@ -295,6 +295,12 @@ def test_reasons_add_up(trips, ranking, kind):
             assert one.popularity * one.mission == pytest.approx(posterior @ odds(P[:, one.item], one.item))
             assert (one.because is None) == (kind == "kernel")
             assert {tie.item for tie in one.by_item} == set(basket)
+            for tie in one.by_item:
+                score = ranking.scores(law, [tie.item])[one.item]
+                alone = (
+                    law.responsibilities([tie.item], whole=ranking is Ranking.COMPLETION) if kind != "kernel" else [1.0]
+                )
+                assert tie.factor == pytest.approx(score / (alone @ odds(P[:, one.item], one.item)))
             if len(basket) == 1:
                 assert one.by_item[0].factor == pytest.approx(one.ties)
 

@@ -263,6 +263,18 @@ def test_products_are_formed_for_all_baskets_and_in_parts(kind: str, monkeypatch
             assert alone[0] == pytest.approx(expected, abs=2e-12)
 
 
+@pytest.mark.parametrize("kept", [2**26, 1])
+@pytest.mark.parametrize("kind", ["tied", "families"])
+def test_what_was_asked_before_changes_no_digit(kind: str, kept: int, monkeypatch):
+    """What is kept of single items, with however many others it was computed."""
+    monkeypatch.setattr("ndpp.laws.begun.KEPT_BYTES", kept)
+    (fresh, other), baskets = [many_missions.__wrapped__(kind) for _ in range(2)], ([5, 7, 9], [7], [9, 60, 5], [60])
+    found = [fresh.inclusion_probabilities(given=basket) for basket in baskets]
+    assert other.responsibilities([60, 9]).sum() == pytest.approx(1)
+    for basket, expected in reversed([*zip(baskets, found)]):
+        assert np.array_equal(other.inclusion_probabilities(given=basket), expected)
+
+
 @pytest.mark.parametrize("ranking", [Ranking.CONTINUATION, Ranking.LIFT])
 def test_of_equal_items_in_bulk_the_first_are_recommended(ranking: Ranking):
     """Equal up to rounding, which must not decide which items are looked at again."""

@@ -25,6 +25,7 @@ from ndpp.inference import PerCategory, Ranking, Recommendation, Recommendations
 from ndpp.inference.ranking import DAMPING, ListOptions, Rule
 from ndpp.inference.scores import scores_of_one, scores_or_nan
 from ndpp.laws.law import Law
+from ndpp.laws.scoring import Best
 
 PROBABLE = 0.01
 """Missions of a smaller probability are not told."""
@@ -245,7 +246,7 @@ def _ties(
     out: list[list[r.TiedTo]] = [[] for _ in items]
     kind = Ranking.CONTINUATION if ranking is Ranking.LIFT else ranking  # P(a) cancels in lifts
     singles = Baskets.from_lists(basket[:, None], n_items=law.n_items)
-    alone = scores_or_nan(law, singles, whole=kind.is_whole)[:, items]
+    alone = scores_or_nan(law, singles, whole=kind.is_whole, best=Best.among(items, law.n_items))[:, items]
     for j, name, scores in zip(basket, own.names(basket, ids=ids), alone):
         if (scores > 0).all():
             factors = scores / _shares(law, np.array([j]), items, kind).sum(axis=0)

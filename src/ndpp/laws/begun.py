@@ -40,7 +40,7 @@ GROUP, FEW = 32, 8
 """Components of the largest posterior, whose bounds are replaced before the others if there are more than a few items to judge."""
 PRODUCTS = 2**25
 """Entries of N_c x_j and N_cᵀ x_j in memory at a time, and of (I + R_c N_c R_cᵀ)⁻¹ (256 MB each)."""
-KEPT_BYTES = 2**26
+KEPT_BYTES, MOST_KEPT = 2**26, 16
 """Most bytes of N_c x_j and N_cᵀ x_j of single baskets that are kept."""
 CACHED = 2**16
 """Entries of matrices N_c that are multiplied from both sides while they are in the cache (512 kB)."""
@@ -115,6 +115,17 @@ def products(q: FloatArray, N: FloatArray) -> FloatArray:
     return out
 
 
+def products_of_each(q: FloatArray, N: FloatArray) -> list[FloatArray]:
+    """Return :func:`products` of each item, with last digits that do not depend on the other items."""
+    C, r = N.shape[:2]
+    out, step = [np.empty((2, C, r)) for _ in q], max(1, CACHED // max(1, r * r))
+    for part in (slice(start, start + step) for start in range(0, C, step)):
+        for side, matrices in enumerate((N[part], N[part].swapaxes(1, 2))):
+            for one, row in zip(out, q):
+                np.matmul(row, matrices, out=one[side, part])
+    return out
+
+
 def rounded_up(values: FloatArray) -> FloatArray:
     """Return bounds of these values, which are not negative, in single precision; ``FLOOR`` for those that are smaller, but not 0."""
     return np.where(values > 0, np.maximum(values * (1 + 2.0**-23), FLOOR), 0.0).astype(np.float32)
@@ -155,19 +166,20 @@ class Begun:
         self.posterior, self.wrong = posteriors(log_mass + prior, errors)
         self.log_mass = np.where(errors < np.inf, log_mass, -np.inf)
 
-    def _products(self) -> FloatArray:
-        """Return :func:`products` of the distinct items. Those of single baskets are kept for further questions about them."""
-        N = self.ties._state.N
-        if len(self.baskets) > 1:
-            return products(self.q, N)
+    def _products(self) -> list[FloatArray]:
+        """Return :func:`products` of the distinct items. Those of a few are kept for further questions about baskets that have them."""
+        N, rows = self.ties._state.N, self.distinct.tolist()
+        if len(rows) > MOST_KEPT:
+            return list(products(self.q, N))
+
         kept: Memory = self.mixture.memory.remember("begun", lambda: Memory(KEPT_BYTES))
-        return kept.remember(tuple(self.distinct.tolist()), lambda: products(self.q, N))
+        return kept.remember_many(rows, lambda new: products_of_each(self.q[np.searchsorted(self.distinct, new)], N))
 
     def _forms(self, side: int, places: IntArray, rows: FloatArray, which: Which = slice(None)) -> FloatArray:
         """Return x_jᵀ N_c x_a, with ``side`` 1 x_aᵀ N_c x_j, of distinct items and rows, shape (places, components, rows)."""
         out = np.empty((len(places), len(self.mixture.weights[which]), len(rows)))
         for forms, j in zip(out, places.tolist()):
-            np.matmul(self.sides[j, side, which], rows.T, out=forms)
+            np.matmul(self.sides[j][side, which], rows.T, out=forms)
         return out
 
     @cached_property

@@ -25,6 +25,11 @@ class Best(NamedTuple):
     unit: FloatArray
     wanted: Sequence[IntArray] | None = None
 
+    @classmethod
+    def among(cls, items: IntArray, n_items: int) -> Best:
+        """Return that these items alone matter, all of them."""
+        return cls(len(items), np.isin(np.arange(n_items), items), np.ones(1))
+
 
 class Factored(NamedTuple):
     """L = X W Xᵀ in memory: X (None: L is W), W in double precision (None: the identity), its magnitudes, and whether it is symmetric."""
