@@ -18,12 +18,13 @@ from ndpp._show import NamedLabel, called, printable
 from ndpp._types import FloatArray, IntArray
 from ndpp.answers.records import Pairs
 from ndpp.cli import options as o
-from ndpp.cli.changes import changes
+from ndpp.cli.changes import by_week
 from ndpp.cli.evaluate import TIME, compare
-from ndpp.cli.files import Source, check_output, fingerprint, load_model, load_prepared, require
+from ndpp.cli.files import Source, check_output, fingerprint, load_prepared, require
 from ndpp.cli.guard import say
 from ndpp.cli.info import SMALLEST_SHOWN
 from ndpp.cli.output import cell, template, working
+from ndpp.cli.trial import weeks_drawn
 from ndpp.laws.files import load_header
 
 TRAIN = "Baskets that the model was fitted on, for the baselines of the evaluation."
@@ -67,21 +68,22 @@ def report(
     require(train is None or test is not None, "--train is for the evaluation, which needs --test")
     require(time is None or test is not None, "--time is a column of the baskets of --test")
     own, observed, evaluation, changed = load_prepared(model, table, ids=ids), None, None, None
+    head: dict[str, Any] = {"name": printable(model.name), "version": load_header(model).ndpp_version}
+    head |= {"crc32": fingerprint(model), "test": printable(test or ""), "written_by": ndpp.__version__}
     with working("evaluating") as now:
         if test is not None:
             seen, found, notes = compare(own.law, Source(test, reading), train, ids=ids, time=time, rng=seed)
             observed, evaluation = seen.sizes, {"tables": found.tables(), "notes": notes}
         if since is not None:
             now("comparing with the earlier model")
-            timed = (
-                None if test is None or time is None else Source(test, reading).read_for(own.law, ids=ids, time=time)
-            )
-            changed = changes(own, load_model(since), timed, seed=seed)
+            old, weeks = load_prepared(since, table, ids=ids), []
+            changed = answers.changes(own, old)
+            if test is not None and time is not None:
+                timed = Source(test, reading).read_for(own.law, ids=ids, time=time)
+                weeks = by_week(own.law, old.law, timed, seed=seed)
+            head |= {"since_name": printable(since.name), "weeks": weeks, "drawn": weeks_drawn(weeks)}
         now("describing the model")
         about = contents(own, observed=observed)
-    head = {"name": printable(model.name), "version": load_header(model).ndpp_version, "crc32": fingerprint(model)}
-    head |= {"test": printable(test or ""), "written_by": ndpp.__version__}
-    head |= {"since_name": printable(since.name if since is not None else "")}
     write_text(output, template("report.html").render(about, **head, evaluation=evaluation, since=changed))
     say(f"{str(output)!r} describes {str(model)!r}")
 
