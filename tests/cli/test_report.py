@@ -12,8 +12,7 @@ import ndpp
 from command import end, run, spawn, without
 from ndpp import answers, metrics
 from ndpp.baskets.orders import Orders
-from ndpp.cli.changes import by_week
-from ndpp.cli.report import size_columns
+from ndpp.cli.report import by_week, size_columns
 from pages import HOSTILE, page_of
 
 
