@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -140,7 +141,14 @@ def test_the_page_has_a_card(versions):
         expect(card.locator(".chip").first).to_contain_text(NEW)
         expect(card.locator(".chip").last).to_have_text(GONE)
         assert card.locator("b b").count() == 0  # names are text
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        package = pytest.importorskip("axe_playwright_python", reason="needs axe-playwright-python")
+        page.evaluate((Path(package.__file__).parent / "axe.min.js").read_text(encoding="utf-8"))
+        for width, scheme in ((390, "dark"), (1280, "light")):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+            faults = page.evaluate("axe.run()")["violations"]
+            assert [(one["id"], one["nodes"][0]["html"]) for one in faults] == []
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
         card.locator(".chip a").click()
         expect(page.locator("#product-title")).to_have_text(NEW)
         assert errors == []

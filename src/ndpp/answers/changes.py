@@ -17,7 +17,7 @@ LEAST_SAME = 0.5
 """Share of the baskets whose components must be most like those of the same number in the old model for missions to be compared."""
 
 
-def changes(model: object, old: object, *, n: int = 12) -> Changes:
+def changes(model: object, old: object, *, n: int = 10) -> Changes:
     """Return what has changed since an ``old`` version of a model: of each kind, the ``n`` largest changes.
 
     Items are matched by their labels, and ordered by the change of √P(a), to which sampling adds the same noise whatever P(a) is. Missions

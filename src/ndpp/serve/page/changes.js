@@ -34,11 +34,13 @@ export function showChanges() {
   if (!$("changes") || $("changes").childElementCount) return;
   fill("changes", async () => [await known(), await model()], ([found, { missions }]) => {
     const coloured = found.missions.map((one) => ({ ...one, tone: tone(missions, one.name) }));
-    const parts = [
-      part("Missions that changed most", coloured, ({ name }) => bold(...missionName(missions, name)), ({ before, now }) => [bold(share(now)), ` of all baskets, ${share(before)} before`]),
-      part("Items that changed most", found.items, ({ item }) => product(item), ({ before, now }) => ["in ", bold(share(now)), ` of all baskets, ${often(now / before)} before`]),
+    const came = [
       listed("New items", found.entered, found.n_entered, ({ item, probability }) => [product(item), make("span", { class: "quiet" }, share(probability))]),
       listed("Items that are gone", found.left, found.n_left, ({ item }) => [named(item)])].filter((one) => one !== null);
-    return parts.length ? make("div", { class: "pair" }, ...parts) : quiet("Nothing has changed.");
+    const moved = [
+      part("Missions that changed most", coloured, ({ name }) => bold(...missionName(missions, name)), ({ before, now }) => [bold(share(now)), ` of all baskets, ${share(before)} before`]),
+      part("Items that changed most", found.items, ({ item }) => product(item), ({ before, now }) => ["in ", bold(share(now)), ` of all baskets, ${often(now / before)} before`])].filter((one) => one !== null);
+    if (!moved.length && !came.length) return quiet("Nothing has changed.");
+    return make("div", { class: "pair" }, ...moved, ...(moved.length > 1 ? came : [make("div", {}, ...came)]));
   });
 }
