@@ -101,6 +101,14 @@ def test_a_model_that_cannot_be_compared_is_no_reason_not_to_serve(versions, mon
         assert get(f"{url}/api/changes").json()["detail"] == "what has changed is not known: 'lastweek' is damaged"
 
 
+def test_another_catalogue_in_place_of_the_model(versions, tmp_path):
+    path = tmp_path / "model.safetensors"
+    ndpp.save(make_kernel(9, 4, rng=0), path)
+    with serving(create_app(Settings(path, since=versions / "lastweek.safetensors"))) as url:
+        until(lambda: get(f"{url}/api/changes").status_code == 422)
+        assert get(f"{url}/api/changes").json()["detail"].startswith("the model of --since must be an earlier version")
+
+
 @pytest.mark.parametrize(
     ("old", "problem"),
     [

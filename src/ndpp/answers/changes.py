@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from ndpp._types import IntArray
 from ndpp.answers.prepared import Prepared
-from ndpp.answers.records import ChangedItem, ChangedMission, Changes, Item, Share, names_of
+from ndpp.answers.records import ChangedItem, ChangedMission, Changes, Item, Share
 from ndpp.baskets.labels import places
 from ndpp.errors import InvalidInputError
 from ndpp.laws.law import Law
@@ -36,19 +36,21 @@ def changes(model: object, old: object, *, n: int = 10) -> Changes:
     ['tea']
     """
     new, before = Prepared.of(model), Prepared.of(old)
-    names, known = (names_of(own.labels, range(own.law.n_items)) for own in (new, before))
-    check_in_common(names, known)
-    p, q = (dict(zip(*one)) for one in ((names, _shares(new.law)), (known, _shares(before.law))))
-    entered, left = ([name for name in own if name not in other] for own, other in ((p, q), (q, p)))
-    items = [ChangedItem(name, q[name], p[name]) for name in names if name in q]
+    p, q = _shares(new), _shares(before)
+    check_in_common(list(p), list(q))
+    items = [ChangedItem(name, q[name], p[name]) for name in p if name in q]
     items.sort(key=lambda one: -abs(np.sqrt(one.now) - np.sqrt(one.before)))
+    entered, left = (
+        sorted((Share(name, own[name]) for name in own if name not in other), key=lambda one: -one.probability)
+        for own, other in ((p, q), (q, p))
+    )
     missions: list[ChangedMission] = []
-    if _corresponds(new.law, before.law, places(names, known)):
+    if _corresponds(new.law, before.law, places(p, q)):
         weights = before.law.weights
         found = ((one.name, float(weights[list(one.components)].sum()), one.share) for one in new.missions)
         missions = sorted((ChangedMission(*one) for one in found), key=lambda one: -abs(one.now - one.before))
-    most = _most_popular(p, entered, n), _most_popular(q, left, n)
-    return Changes(tuple(missions[:n]), tuple(items[:n]), *most, len(entered), len(left))
+    most = tuple(missions[:n]), tuple(items[:n]), tuple(entered[:n]), tuple(left[:n])
+    return Changes(*most, len(entered), len(left))
 
 
 def check_in_common(names: Sequence[Item], known: Sequence[Item]) -> None:
@@ -61,13 +63,8 @@ def check_in_common(names: Sequence[Item], known: Sequence[Item]) -> None:
         )
 
 
-def _shares(law: Law) -> list[float]:
-    found: list[float] = law.popularity.clip(0.0, 1.0).tolist()
-    return found
-
-
-def _most_popular(shares: Mapping[Item, float], items: Sequence[Item], n: int) -> tuple[Share, ...]:
-    return tuple(Share(name, shares[name]) for name in sorted(items, key=lambda name: -shares[name])[:n])
+def _shares(own: Prepared) -> dict[Item, float]:
+    return dict(zip(own.names(range(own.law.n_items)), own.law.popularity.clip(0.0, 1.0).tolist()))
 
 
 def _corresponds(law: Law, old: Law, where: IntArray) -> bool:

@@ -128,7 +128,7 @@ class Served(Prepared):
     ) -> None:
         super().__init__(law, table, boost, customers, metadata=metadata)
         self.name, self.checksum, self.category_of = name, checksum, category_of
-        self._changes: Changes | str | None = ALONE if earlier is None else None
+        self._changes: Changes | InvalidInputError | None = InvalidInputError(ALONE) if earlier is None else None
         self._sized: dict[int, FloatArray] = {}
         tell(1)
         self._warm(int(self.index.popular[0]))
@@ -176,7 +176,8 @@ class Served(Prepared):
         try:
             self._changes = changes(self, earlier())
         except (NDPPError, OSError) as error:
-            self._changes = f"what has changed is not known: {error}"
+            unknown = InvalidInputError(f"what has changed is not known: {error}")
+            self._changes = error if isinstance(error, InvalidInputError) else unknown
             event("no changes", level=logging.ERROR, reason=str(error))
 
     @property
@@ -184,8 +185,8 @@ class Served(Prepared):
         """What has changed since the earlier model; raises :class:`NotReadyError` as long as that is being computed."""
         if self._changes is None:
             raise NotReadyError("what has changed is being computed; try again in a second")
-        if isinstance(self._changes, str):
-            raise InvalidInputError(self._changes)
+        if isinstance(self._changes, InvalidInputError):
+            raise self._changes.with_traceback(None)
         return self._changes
 
     def sizes_with(self, item: int) -> FloatArray | None:
