@@ -54,7 +54,7 @@ def test_models_of_different_items_are_judged_on_those_they_share(call, models, 
 
 
 def test_what_cannot_be_compared(call, models, shelf, plain, test, tmp_path):
-    assert "compared by the names of these, and one has none" in call("evaluate", shelf, test, "--against", plain).err
+    assert "compared by the names of items, and one has none" in call("evaluate", shelf, test, "--against", plain).err
     law = ndpp.load(shelf)
     ndpp.save(
         ndpp.LowRankKernel(law.X[::-1][:-1], law.W, labels=law.labels[::-1][:-1]), tmp_path / "turned.safetensors"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import ndpp
 from command import ENVIRONMENT, end, spawn
+from ndpp.answers import ItemTable
 from ndpp.cli.app import commands, help_of, run
 from ndpp.cli.guard import message_of
 from ndpp.cli.output import cell
@@ -355,13 +358,66 @@ def test_the_shell_completes_commands_options_and_labels(capsys, monkeypatch, sh
         monkeypatch.setenv("COMP_CWORD", str(len(words)))
         with pytest.raises(SystemExit):
             run([])
-        return capsys.readouterr().out.split()
+        return capsys.readouterr().out.strip().splitlines()
 
     assert complete("rec") == ["recommend"]
     assert complete("sample", "--exc") == ["--exclude", "--exclude-file"]
     assert complete("sample", str(shelf), "--given", "b") == ["bread", "butter"]
     assert complete("sample", str(shelf), "--given", "tea,b") == ["tea,bread", "tea,butter"]
     assert complete("sample", "nowhere", "--given", "b") == []
+    assert complete("sample", str(shelf), "--given", "tom") == [r"tomato\ sauce"]  # bash inserts it as it is
+    assert complete("sample", str(shelf), "--given", r"tomato\ s") == [r"tomato\ sauce"]
+    assert complete("sample", str(shelf), "--given", "tea,tom") == [r"tea,tomato\ sauce"]
+    assert complete("sample", str(shelf), "--given", '"tomato s') == ["tomato sauce"]
+    assert complete("related", str(shelf), "tom") == [r"tomato\ sauce"]
     assert complete("sample", str(shelf), "--sampler", "reject") == ["rejection-walk", "rejection"]
     assert complete("diagnose", str(shelf), "--walk", "w") == ["walk"]
     assert complete("reproduce", "tab") == ["table1", "table2", "table3"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_shell_completes_codes_and_names(capsys, monkeypatch, tmp_path, shell):
+    """Codes that start like the word, with their names as help, and names that do; a name of two items is no answer, their codes are."""
+    names = {
+        "4711": "Rye bread",
+        "4712": "Rye crackers",
+        "4799": "Milk, skimmed",
+        "0815": "Milk",
+        "0816": "Milk",
+        "a\nb": "Salt",
+    }
+    law = ndpp.LowRankKernel(np.eye(6), np.eye(6), labels=list(names))
+    table = "item,name\n" + "".join(f'"{label}","{name}"\n' for label, name in names.items())
+    folder = tmp_path / "my models"
+    folder.mkdir()
+    ndpp.save(law, folder / "coded.safetensors", metadata=ItemTable.read(io.StringIO(table), law).attach())
+
+    def complete(word: str) -> str:
+        words = ["ndpp", "sample", f"'{folder / 'coded.safetensors'}'", "--given", word]
+        monkeypatch.setenv("_NDPP_COMPLETE", f"complete_{shell}")
+        if shell == "bash":
+            monkeypatch.setenv("COMP_WORDS", "\n".join(words))
+            monkeypatch.setenv("COMP_CWORD", "4")
+        else:
+            monkeypatch.setenv("_TYPER_COMPLETE_ARGS", " ".join(words))
+            monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
+        with pytest.raises(SystemExit):
+            run([])
+        return capsys.readouterr().out.strip()
+
+    form = {
+        "bash": lambda word, help: word.replace(" ", "\\ "),
+        "zsh": lambda word, help: f'"{word}":"{help}"',
+        "fish": lambda word, help: f"{word}\t{help}",
+    }[shell]
+
+    def offers(*found: tuple[str, str]) -> str:
+        text = "\n".join(form(*one) for one in found)
+        return f"_arguments '*: :(({text}))'" if shell == "zsh" else text
+
+    assert complete("471") == offers(("4711", "Rye bread"), ("4712", "Rye crackers"))
+    assert complete("rye") == offers(("Rye bread", "4711"), ("Rye crackers", "4712"))
+    assert complete("Mil") == offers(("Milk, skimmed", "4799"), ("0815", "Milk"), ("0816", "Milk"))
+    assert complete("4711,Mil") == offers(("4711,0815", "Milk"), ("4711,0816", "Milk"))  # names with commas go alone
+    assert complete("'Milk,") == offers(("Milk, skimmed", "4799")).replace("\\", "")
+    assert complete("Salt") == ("_files" if shell == "zsh" else "")  # a line for each offer

@@ -102,4 +102,7 @@ def test_names_that_cannot_be_told_apart(shelves, tmp_path, capsys):
     assert "two models are called 'shop'" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         run(["serve", paths[0], str(shelves / "fresh & dry.safetensors"), "--customers", "none", "--port", "0"])
-    assert "--customers is about one model" in capsys.readouterr().err
+    assert (
+        "--customers is about one model, and 2 were named; serve the model of these customers by itself"
+        in capsys.readouterr().err
+    )

@@ -93,6 +93,8 @@ def test_it_listens_before_the_model_is_loaded(model, monkeypatch):
         page = get(url)
         assert (page.status_code, page.headers["retry-after"]) == (503, "1")
         assert "being loaded, step 1 of 4: reading the files" in page.text
+        icon = get(f"{url}/favicon.ico")
+        assert (icon.status_code, icon.headers["content-type"]) == (200, "image/svg+xml")
         go.set()
         until(lambda: get(f"{url}/ready").status_code == 200)
         assert post(f"{url}/api/recommend", json={}).status_code == 200

@@ -4,6 +4,7 @@ Notebooks, the command and the service all ask here, so the same question has th
 with the same numbers and words.
 """
 
+from ndpp.answers.changes import changes
 from ndpp.answers.prepared import Prepared
 from ndpp.answers.questions import (
     complete,
@@ -26,6 +27,7 @@ __all__ = [
     "ItemTable",
     "Prepared",
     "Record",
+    "changes",
     "complete",
     "describe",
     "map_of",

@@ -335,3 +335,38 @@ class Found(Record):
     listed, row = ("items",), FoundItem
     items: tuple[FoundItem, ...]
     total: int
+
+
+@dataclass(frozen=True)
+class ChangedMission:
+    """A mission, and its share of the baskets before and now."""
+
+    name: str
+    before: float
+    now: float
+
+
+@dataclass(frozen=True)
+class ChangedItem:
+    """An item, and the share of baskets that contain it, before and now."""
+
+    item: Item
+    before: float
+    now: float
+
+
+@dataclass(frozen=True, repr=False)
+class Changes(Record):
+    """What has changed since another version of a model, the largest changes first."""
+
+    listed, row = ("items",), ChangedItem
+    missions: tuple[ChangedMission, ...]
+    """Missions of both models; empty for kernels, and for models of different missions."""
+    items: tuple[ChangedItem, ...]
+    """Items that both models have."""
+    entered: tuple[Share, ...]
+    """New items, the most popular first."""
+    left: tuple[Share, ...]
+    """Items that are gone, and how popular they were."""
+    n_entered: int
+    n_left: int

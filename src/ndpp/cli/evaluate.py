@@ -140,21 +140,27 @@ def compare(
     return test, found, notes
 
 
-def in_common(law: Law, test: Orders, others: Mapping[str, Law]) -> tuple[Law, Orders, dict[str, Law], list[str]]:
-    """Return the models and baskets over the items that all models have, and a note if these are not all items of each."""
+def in_common(
+    law: Law, test: Orders, others: Mapping[str, Law], argument: str = "against"
+) -> tuple[Law, Orders, dict[str, Law], list[str]]:
+    """Return the models and baskets over the items that all models have, and a note if these are not all items of each.
+
+    ``argument`` is what names the others.
+    """
     if all(other.labels == law.labels and other.n_items == law.n_items for other in others.values()):
         return law, test, dict(others), []
     if law.labels is None or any(other.labels is None for other in others.values()):
         raise InvalidInputError(
-            "models of different items are compared by the names of these, and one has none", argument="against"
+            "has other items than the model; such models are compared by the names of items, and one has none",
+            argument=argument,
         )
     common = set(law.labels).intersection(*(other.labels or () for other in others.values()))
     if not common:
-        raise InvalidInputError("has no item of the model", argument="against")
+        raise InvalidInputError("has no item of the model", argument=argument)
     made = [one.remove([name for name in one.labels or () if name not in common]) for one in (law, *others.values())]
     if any(one.labels != made[0].labels for one in made):
         raise InvalidInputError(
-            "has the items of the model in another order; ndpp update keeps it, a new fit may not", argument="against"
+            "has the items of the model in another order; ndpp update keeps it, a new fit may not", argument=argument
         )
     judged = test._placed(places(law.labels, made[0].labels or ()), made[0].labels, made[0].n_items)
     told = f"Judged on the {many(len(common), 'item')} that all models have; the model has {law.n_items:,}."

@@ -41,6 +41,7 @@ ALIASES = {
     "n_jobs": "jobs",
     "n_missions": "missions",
     "n_restarts": "restarts",
+    "old": "since",
 }
 ALIASES |= {one.name: one.option for one in CONDITIONS}
 """Names of options that differ from the argument they set."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
@@ -17,8 +16,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.models import OptionInfo
 
-from ndpp.errors import NDPPError
-from ndpp.laws.files import load_header
+from ndpp.cli import completion
 
 Format = StrEnum("Format", "text csv tsv parquet")
 """File formats of baskets."""
@@ -75,23 +73,9 @@ def file(help: str, *names: str, kind: str = "FILE") -> OptionInfo:
     return word(help, *names, metavar=kind)
 
 
-def _labels(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the labels of the model that start like this, for shell completion; errors stay silent."""
-    # While an option waits for its value, the arguments are not parsed yet: the model is among the words typed so far.
-    typed = os.environ.get("COMP_WORDS", os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()
-    for word in filter(None, [ctx.params.get("model"), *typed]):
-        try:
-            labels = load_header(word).labels or ()
-        except (NDPPError, OSError):
-            continue
-        *before, last = incomplete.split(",")
-        return [",".join([*before, label]) for label in labels if label.startswith(last)][:100]
-    return []
-
-
 def _items(help: str, *names: str) -> OptionInfo:
     help += " Labels or ids, separated by commas; may be repeated."
-    found: OptionInfo = typer.Option(*names, metavar="ITEMS", help=help, autocompletion=_labels)
+    found: OptionInfo = typer.Option(*names, metavar="ITEMS", help=help, autocompletion=completion.items)
     return found
 
 
@@ -145,7 +129,7 @@ MaybeBaskets = Annotated[
 ]
 Items = Annotated[
     list[str] | None,
-    typer.Argument(metavar="ITEM", help="Labels or ids of items.", autocompletion=_labels),
+    typer.Argument(metavar="ITEM", help="Labels or ids of items.", autocompletion=completion.items),
 ]
 Given = Annotated[list[str] | None, _items("Items that are in every basket.", "--given", "-g")]
 Exclude = Annotated[list[str] | None, _items("Items that are in no basket.", "--exclude", "-x")]

@@ -17,14 +17,16 @@ from ndpp._atomic import write_text
 from ndpp._show import NamedLabel, called, printable
 from ndpp._types import FloatArray, IntArray
 from ndpp.answers.records import Pairs
+from ndpp.baskets.orders import Orders
 from ndpp.cli import options as o
-from ndpp.cli.changes import changes
-from ndpp.cli.evaluate import TIME, compare
-from ndpp.cli.files import Source, check_output, fingerprint, load_model, load_prepared, require
+from ndpp.cli.evaluate import TIME, compare, in_common
+from ndpp.cli.files import Source, check_output, fingerprint, load_prepared, require
 from ndpp.cli.guard import say
 from ndpp.cli.info import SMALLEST_SHOWN
 from ndpp.cli.output import cell, template, working
+from ndpp.cli.trial import by_time, weeks_drawn
 from ndpp.laws.files import load_header
+from ndpp.laws.law import Law
 
 TRAIN = "Baskets that the model was fitted on, for the baselines of the evaluation."
 SINCE = "An earlier version of the model: what has changed since, and with --test and --time how well both do by week."
@@ -67,23 +69,36 @@ def report(
     require(train is None or test is not None, "--train is for the evaluation, which needs --test")
     require(time is None or test is not None, "--time is a column of the baskets of --test")
     own, observed, evaluation, changed = load_prepared(model, table, ids=ids), None, None, None
+    head: dict[str, Any] = {"name": printable(model.name), "version": load_header(model).ndpp_version}
+    head |= {"crc32": fingerprint(model), "test": printable(test or ""), "written_by": ndpp.__version__}
     with working("evaluating") as now:
         if test is not None:
             seen, found, notes = compare(own.law, Source(test, reading), train, ids=ids, time=time, rng=seed)
             observed, evaluation = seen.sizes, {"tables": found.tables(), "notes": notes}
         if since is not None:
             now("comparing with the earlier model")
-            timed = (
-                None if test is None or time is None else Source(test, reading).read_for(own.law, ids=ids, time=time)
-            )
-            changed = changes(own, load_model(since), timed, seed=seed)
+            old, weeks = load_prepared(since, table, ids=ids), []
+            changed = answers.changes(own, old)
+            if test is not None and time is not None:
+                timed = Source(test, reading).read_for(own.law, ids=ids, time=time)
+                weeks = by_week(own.law, old.law, timed, seed=seed)
+            head |= {"since_name": printable(since.name), "weeks": weeks, "drawn": weeks_drawn(weeks)}
         now("describing the model")
         about = contents(own, observed=observed)
-    head = {"name": printable(model.name), "version": load_header(model).ndpp_version, "crc32": fingerprint(model)}
-    head |= {"test": printable(test or ""), "written_by": ndpp.__version__}
-    head |= {"since_name": printable(since.name if since is not None else "")}
     write_text(output, template("report.html").render(about, **head, evaluation=evaluation, since=changed))
     say(f"{str(output)!r} describes {str(model)!r}")
+
+
+def by_week(law: Law, old: Law, test: Orders, *, top: int = 10, seed: int = 0) -> list[dict[str, Any]]:
+    """Return the hit rates of both models by week, on the items that both have; the test orders have times."""
+    from ndpp.metrics.ranking import held_out_ranks, hold_out
+
+    new, judged, others, _ = in_common(law, test, {"before": old}, "old")
+    several = judged.select(min_size=2)
+    held = hold_out(several, np.random.default_rng(seed))
+    ranks = {name: held_out_ranks(one, held) for name, one in {"now": new, **others}.items()}
+    common = np.all([one.is_ranked for one in ranks.values()], axis=0)
+    return by_time(several, {name: one.in_top(top) for name, one in ranks.items()}, common)
 
 
 def contents(own: answers.Prepared, *, observed: IntArray | None = None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from ndpp.cli.output import working
 from ndpp.errors import InvalidInputError, MissingExtraError, ModelFileError
 from ndpp.laws.files import load_metadata, save
 
+SINCE = "An earlier version of the model, or of the first of several: the page says what has changed since."
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -50,7 +51,10 @@ def serve(
     category_of: o.CategoryOf = None,
     table: o.ItemTable = None,
     boost: o.Boost = None,
-    customers: Annotated[str | None, o.file("File of customers, for personal recommendations.")] = None,
+    customers: Annotated[
+        str | None, o.file("File of customers, for personal recommendations; with one model only.")
+    ] = None,
+    since: Annotated[Path | None, o.file(SINCE, kind="MODEL")] = None,
 ) -> None:
     """Serve a model, or several: a page to explore it, and an HTTP service to use it.
 
@@ -64,6 +68,7 @@ def serve(
       ndpp serve model.safetensors --category-of categories.csv --table products.csv
       ndpp serve model.safetensors --boost factors.csv --customers shop.customers
       ndpp serve shop.safetensors online.safetensors
+      ndpp serve tonight.safetensors --since lastweek.safetensors
       ndpp serve model.safetensors --host 0.0.0.0 --token-file token.txt --workers 4
     """
     try:
@@ -74,13 +79,14 @@ def serve(
     if host not in LOOPBACK and token_file is None:
         raise InvalidInputError(f"anyone who reaches {host!r} could ask this server; name a token with --token-file")
     settings = Settings(
-        models[0], host, port, token_file, workers, seconds, category_of, table, boost, customers, more=models[1:]
-    )
+        models[0], host, port, token_file, workers, seconds, category_of, table, boost, customers, more=models[1:],
+        since=since,
+    )  # fmt: skip
     if callable(signal.getsignal(signal.SIGTERM)):
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the server ends by itself, and says nothing that is not JSON
     try:
         run(settings)
     except ModelFileError:
-        for model in models:
+        for model in (*models, *([since] if since else [])):
             load_model(model)  # says so where a file of baskets was named
         raise

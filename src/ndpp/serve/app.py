@@ -152,6 +152,12 @@ async def atlas(request: Request) -> Response:
     return await ask(request, lambda model: answers.map_of(model), slow=True)
 
 
+@api.get("/changes", response_model=records.Changes, summary="What has changed")
+async def changes(request: Request) -> Response:
+    """Missions and items that changed most since the model of `--since`; answered with 503 until that is known, soon after the start."""
+    return await ask(request, lambda model: model.changes)
+
+
 def named_item(
     item: Annotated[str | None, Query(min_length=1, max_length=LABEL_LENGTH, description="A label.")] = None,
     id: Annotated[int | None, Query(ge=0, le=2**31 - 1, description="An id, instead of a label.")] = None,

@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,9 +19,10 @@ import ndpp
 from ndpp._stop import stopping
 from ndpp._types import FloatArray
 from ndpp._validation import by_name
-from ndpp.answers import ItemTable, Prepared, complete, recommend
+from ndpp.answers import ItemTable, Prepared, changes, complete, recommend
 from ndpp.answers.heard import Heard
 from ndpp.answers.prepared import N_ADDED
+from ndpp.answers.records import Changes
 from ndpp.baskets.groups import read_factors, read_groups
 from ndpp.customers import Customers
 from ndpp.errors import InvalidInputError, NDPPError
@@ -39,6 +41,8 @@ WARM_SECONDS = 5.0
 """How long a model may take to warm up; what is slower than that is compiled and prepared when it is asked for."""
 STEPS = "reading the files", "preparing draws", "preparing recommendations", "counting how large baskets are"
 """What is done before a model can be asked."""
+ALONE = "this server compares its model with no earlier one; start it with `ndpp serve MODEL --since OLD`"
+"""What is said of changes then."""
 WATCH_SECONDS = 0.25
 """Time between two looks at the file."""
 
@@ -65,24 +69,34 @@ class Settings(NamedTuple):
     """Requests that may wait for a thread; further ones are turned away with status 503."""
     more: Sequence[str | Path] = ()
     """Further models, at /models/NAME/ as the first one is; the tables are for all of them."""
+    since: str | Path | None = None
+    """An earlier version of the first model, to say what has changed."""
 
     def by_name(self) -> dict[str, Settings]:
         """Return the settings of each model by its name, that of its file without the suffix; the first is what is served at /."""
         paths = [Path(path) for path in (self.path, *self.more)]
-        names = [path.stem if path.is_file() else path.name for path in paths]
+        names = list(map(_name_of, paths))
         if again := {name for name in names if names.count(name) > 1}:
             raise InvalidInputError(
                 f"two models are called {min(again)!r}; their names, those of the files, are in their addresses"
             )
         if self.more and self.customers is not None:
-            raise InvalidInputError("is about one model; serve several without it", argument="customers")
-        return {name: self._replace(path=path, more=()) for name, path in zip(names, paths)}
+            raise InvalidInputError(
+                f"is about one model, and {len(names)} were named; serve the model of these customers by itself",
+                argument="customers",
+            )
+        others = {name: self._replace(path=path, more=(), since=None) for name, path in zip(names[1:], paths[1:])}
+        return {names[0]: self._replace(more=()), **others}
 
     @property
     def files(self) -> list[Path]:
         """What is read, the customers last."""
-        found = (self.path, self.category_of, self.table, self.boost, self.customers)
+        found = (self.path, self.since, self.category_of, self.table, self.boost, self.customers)
         return [Path(path) for path in found if path is not None]
+
+
+def _name_of(path: Path) -> str:
+    return path.stem if path.is_file() else path.name
 
 
 def stamp(path: Path) -> tuple[int, ...]:
@@ -109,10 +123,12 @@ class Served(Prepared):
         customers: Customers | None = None,
         *,
         metadata: Mapping[str, Any] | None = None,
+        earlier: Callable[[], Prepared] | None = None,
         tell: Callable[[int], None] = lambda step: None,
     ) -> None:
         super().__init__(law, table, boost, customers, metadata=metadata)
         self.name, self.checksum, self.category_of = name, checksum, category_of
+        self._changes: Changes | InvalidInputError | None = InvalidInputError(ALONE) if earlier is None else None
         self._sized: dict[int, FloatArray] = {}
         tell(1)
         self._warm(int(self.index.popular[0]))
@@ -121,8 +137,7 @@ class Served(Prepared):
         tell(3)
         if len(law.weights) <= SIZED_AT_ONCE:
             self.sizes = law.size_distribution()
-        if len(law.weights) > 1:
-            threading.Thread(target=self._prepare_rest, name="ndpp-prepare", daemon=True).start()
+        threading.Thread(target=self._prepare_rest, args=(earlier,), name="ndpp-prepare", daemon=True).start()
 
     def _warm(self, item: int) -> None:
         """Draw a little, so that the first request does not wait for the compiler. The item is one that occurs."""
@@ -137,13 +152,18 @@ class Served(Prepared):
             with contextlib.suppress(NDPPError, TimeoutError), stopping(check):
                 complete(self, [item], size=size, seed=0)
 
-    def _prepare_rest(self) -> None:
-        """Compute what takes minutes for hundreds of components: draws from them, their sizes, and those of baskets with each item.
+    def _prepare_rest(self, earlier: Callable[[], Prepared] | None) -> None:
+        """Compute what has changed since an earlier model, and what takes minutes for hundreds of components: draws from them, their
+        sizes, and those of baskets with each item.
 
         Until then ``sizes`` is None, and :meth:`sizes_with` returns None. Requests come first.
         """
         try:
             with stopping(UNDER_WAY.give_way):
+                if earlier is not None:
+                    self._compare(earlier)
+                if len(self.law.weights) == 1:
+                    return
                 if self.sizes is None:
                     Heard.of(self).prepare_components()
                     self.sizes = self.law.size_distribution()
@@ -151,6 +171,23 @@ class Served(Prepared):
                 self._sized = dict(zip(items.tolist(), self.law.sizes_with(items).astype(np.float32)))
         except (NDPPError, np.linalg.LinAlgError) as error:  # the rest of the model can be served
             event("no size distribution", level=logging.ERROR, reason=str(error))
+
+    def _compare(self, earlier: Callable[[], Prepared]) -> None:
+        try:
+            self._changes = changes(self, earlier())
+        except (NDPPError, OSError) as error:
+            unknown = InvalidInputError(f"what has changed is not known: {error}")
+            self._changes = error if isinstance(error, InvalidInputError) else unknown
+            event("no changes", level=logging.ERROR, reason=str(error))
+
+    @property
+    def changes(self) -> Changes:
+        """What has changed since the earlier model; raises :class:`NotReadyError` as long as that is being computed."""
+        if self._changes is None:
+            raise NotReadyError("what has changed is being computed; try again in a second")
+        if isinstance(self._changes, InvalidInputError):
+            raise self._changes.with_traceback(None)
+        return self._changes
 
     def sizes_with(self, item: int) -> FloatArray | None:
         """Return P(|S| = k) of the baskets with an item; of a mixture if it is among the most popular items, once it is known."""
@@ -184,8 +221,11 @@ class Served(Prepared):
         # A shop sells more than the model knows: such items are left out, and the log says so.
         factors = None if boost is None else read_factors(boost, law.n_items, law.labels, unknown="skip")
         people = None if settings.customers is None else Customers.load(settings.customers, law)
-        name, checksum = path.stem if path.is_file() else path.name, f"{load_header(path).crc32:08x}"
-        return cls(law, name, checksum, category_of, items, factors, people, metadata=load_metadata(path), tell=tell)
+        name, checksum = _name_of(path), f"{load_header(path).crc32:08x}"
+        earlier = None if settings.since is None else partial(_earlier, settings.since, table)
+        return cls(
+            law, name, checksum, category_of, items, factors, people, metadata=load_metadata(path), earlier=earlier, tell=tell
+        )  # fmt: skip
 
     def meet(self, customers: str | Path) -> None:
         """Read a file of customers in place of those known so far; nothing that was made for one of these is kept."""
@@ -193,6 +233,11 @@ class Served(Prepared):
         with self._lock:
             self.customers = found
             self._of_customers.clear()
+
+
+def _earlier(path: str | Path, table: str | Path | None) -> Prepared:
+    law = ndpp.load(path)
+    return Prepared(law, None if table is None else ItemTable.read(table, law), metadata=load_metadata(path))
 
 
 class NotReadyError(Exception):

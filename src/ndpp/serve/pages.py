@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import jinja2
 from fastapi import APIRouter, Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, Response
 
 import ndpp
 from ndpp.serve.choice import holder_of, place
@@ -15,9 +16,10 @@ from ndpp.serve.model import NotReadyError
 
 DESCRIPTION = """Ask a model about baskets: what goes next and why, whole exact completions, how likely a basket is, what goes with
 what. Items are named by their labels (strings) or ids (integers). Every problem is an RFC 9457 document."""
+PAGE = Path(str(files("ndpp.serve") / "page"))
 router = APIRouter(include_in_schema=False)
 TEMPLATES = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(str(files("ndpp.serve") / "page")),
+    loader=jinja2.FileSystemLoader(PAGE),
     autoescape=True,
     trim_blocks=True,
     lstrip_blocks=True,
@@ -27,8 +29,9 @@ TEMPLATES = jinja2.Environment(
 @router.get("/")
 async def page(request: Request) -> Response:
     """The page to explore the model."""
+    holder = holder_of(request)
     try:
-        name = holder_of(request).current.name
+        name = holder.current.name
     except NotReadyError as error:  # the page asks until the model is there, and loads itself again once
         waiting = TEMPLATES.get_template("loading.html").render(reason=str(error), version=ndpp.__version__)
         return HTMLResponse(waiting, 503, {"retry-after": "1"})
@@ -38,8 +41,15 @@ async def page(request: Request) -> Response:
         "name": name,
         "models": others if len(names) > 1 else [],
         "here": request.scope.get("ndpp.model", names[0]),
+        "since": holder.settings.since and Path(holder.settings.since).stem,
     }
     return HTMLResponse(TEMPLATES.get_template("page.html").render(shown, version=ndpp.__version__))
+
+
+@router.get("/favicon.ico")
+async def icon() -> FileResponse:
+    """The icon, for documents that name none: browsers then ask here."""
+    return FileResponse(PAGE / "icon.svg")
 
 
 @router.get("/docs")

@@ -74,7 +74,9 @@ FIELDS = ("label", "suggestions", "item", "n_items", "limits")
 class ApiNames(Names):
     """Arguments as the fields of a request, or as options of the server."""
 
-    fields = {"items": "basket", "n_samples": "n"} | {one.name: one.fields[0] for one in CONDITIONS}
+    fields = {"items": "basket", "n_samples": "n", "old": "the model of --since"} | {
+        one.name: one.fields[0] for one in CONDITIONS
+    }
     phrases = {name: f"`ndpp serve --{name} FILE`" for name in ("table", "customers")} | {
         "background": "another model: a kernel of a larger rank, or a mixture"
     }

@@ -22,6 +22,8 @@ import threadpoolctl
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from ndpp.answers.changes import check_in_common
+from ndpp.answers.records import names_of
 from ndpp.laws.files import load_header
 from ndpp.serve import problems
 from ndpp.serve.app import create_app
@@ -165,6 +167,9 @@ def run(settings: Settings) -> None:
     }
     for own in settings.by_name().values():
         load_header(Path(own.path))  # what is no model at all is an error now, not when all of it is read
+    if settings.since is not None:
+        both = (load_header(Path(path)) for path in (settings.path, settings.since))
+        check_in_common(*(names_of(one.labels, range(one.n_items)) for one in both))
     if settings.token_file is not None:
         read_token(Path(settings.token_file))
     for path in settings.files:

@@ -42,7 +42,7 @@ export const plain = (text) => make("bdi", {}, readable(text));
 // A button that does something with an item, "Add Bread".
 export const acting = (item, verb, button) => about(item, button, () => button.setAttribute("aria-label", `${verb} ${shown(item)}`));
 export const quiet = (...children) => make("p", { class: "quiet" }, ...children);
-export const bold = (text) => make("b", {}, text);
+export const bold = (...text) => make("b", {}, ...text);
 export const say = (text) => { $("said").textContent = text; };
 
 // A bar, and a mark where it would usually end.

@@ -2,6 +2,7 @@
 
 import { $, acting, ask, bar, bold, briefly, fill, make, quiet, say, searchBox, sizeChart } from "./elements.js";
 import { add, change, chip, fact, inSuch, likelihood, missionName, model, product, productLink, read, remove, row, rows, state, toggle, tone, unknown } from "./basket.js";
+import { showChanges } from "./changes.js";
 import { showCompare } from "./compare.js";
 import { isChosen, offerContext } from "./context.js";
 import { boughtBefore, isNamed, offerCustomer, tell, whose } from "./customer.js";
@@ -170,6 +171,7 @@ function show() {
   offerContext(afresh).catch(() => null);
   offerLimits(() => { showNext(); showWhole(true); }).catch(() => null);
   showMap();
+  showChanges();
   if (state.view === "product") showProduct(); else leaveProduct();
   if (state.view === "compare") showCompare();
 }
