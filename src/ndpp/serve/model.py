@@ -147,7 +147,7 @@ class Served(Prepared):
             if time.monotonic() > end:
                 raise TimeoutError
 
-        for size in (None, 3, 1 + N_ADDED):
+        for size in (None, 1 + N_ADDED):
             # What cannot be drawn, or not soon, is told to those who ask for it.
             with contextlib.suppress(NDPPError, TimeoutError), stopping(check):
                 complete(self, [item], size=size, seed=0)
