@@ -83,6 +83,7 @@ def lists(law: Any, given: Baskets, gammas: tuple[float, ...]) -> dict[str, list
     """Return the best items of each basket by completion and by P(a | J) / P(a)^γ."""
     from ndpp.laws.begun import Begun as Scorer
     from ndpp.laws.begun import parts
+    from ndpp.laws.scoring import Best
 
     overall, everything = law.inclusion_probabilities(), np.ones(law.n_items, bool)
     found: dict[str, list[Any]] = {f"{gamma:g}": [None] * len(given) for gamma in gammas}
@@ -90,7 +91,9 @@ def lists(law: Any, given: Baskets, gammas: tuple[float, ...]) -> dict[str, list
         scorer = Scorer(law, given[part])
         for gamma in gammas:
             unit = np.where(overall > 0, overall, 1.0) ** gamma
-            best = np.argsort(-scorer.best(LISTED, everything, unit) / unit, axis=1, kind="stable")[:, :LISTED]
+            best = np.argsort(-scorer.best(Best(LISTED, everything, unit, np.zeros(1))) / unit, axis=1, kind="stable")[
+                :, :LISTED
+            ]
             for i, items in zip(part.tolist(), best):
                 found[f"{gamma:g}"][i] = items
     completions = recommend_many(law, given, n=LISTED, ranking=Ranking.COMPLETION)

@@ -276,7 +276,7 @@ def test_reasons_add_up(trips, ranking, kind):
         Ranking.LIFT: lambda q, a: q / p[a],
     }[ranking]
     for basket in ([], [0], [2, 4]):
-        found = answers.recommend(law, basket, n=3, ranking=ranking, why=True, ids=True).items
+        found = answers.recommend(law, basket, n=3, ranking=ranking, staples=True, why=True, ids=True).items
         best = recommend(law, basket, n=3, ranking=ranking)
         assert [one.item for one in found] == best.items.tolist()
         posterior = (

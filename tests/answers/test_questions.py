@@ -26,7 +26,7 @@ def test_recommendations_by_category(model: Asked, most: int | None, only: list[
     """In Python as ``ndpp.recommend`` takes them, over HTTP by the table of the server and by that of the request, and by command."""
     limit = ndpp.PerCategory(CATEGORY_OF, most, only)
     expected = told(answers.recommend(model.law, BASKET, n=8, per_category=limit))
-    best = model.law.recommend(BASKET, n=8, per_category=limit)
+    best = model.law.recommend(BASKET, n=8, per_category=limit, staples=False)
     assert [row["item"] for row in expected["items"]] == list(best.labels)
     found = [CATEGORY_OF[item] for item in best.labels]
     assert max(map(found.count, found)) <= (most or 8)
@@ -82,7 +82,7 @@ def test_boosts(model: Asked):
     """A boosted law is a law: the answers are those of ``law.tilt``."""
     tilted = model.law.tilt(BOOST)
     for ranking in ndpp.Ranking:
-        best = tilted.recommend(BASKET, n=12, ranking=ranking)
+        best = tilted.recommend(BASKET, n=12, ranking=ranking, staples=False)
         found = answers.recommend(model.law, BASKET, n=12, ranking=ranking, boost=BOOST)
         assert [row.item for row in found.items] == list(best.labels)
         assert [row.score for row in found.items] == pytest.approx(best.scores.tolist())
@@ -99,9 +99,9 @@ def test_what_is_in_the_basket_is_not_out_of_stock(model: Asked):
     """It is there, whatever the table says; everything else that is out of stock still is, in one basket and in many."""
     stocked = model.law.tilt({"tea": 3, "jam": 0.5, "butter": 0})
     best = stocked.recommend(["rice", "tea"], n=12)
-    single = answers.recommend(model.law, ["rice", "tea"], n=12, boost=BOOST)
+    single = answers.recommend(model.law, ["rice", "tea"], n=12, boost=BOOST, staples=True)
     baskets = ndpp.Baskets.from_lists([["rice", "tea"], ["bread"]], labels=model.law.labels)
-    first, second = answers.recommend_each(model.law, baskets, n=12, boost=BOOST)
+    first, second = answers.recommend_each(model.law, baskets, n=12, boost=BOOST, staples=True)
     for found in (single, first):
         assert [row.item for row in found.items] == list(best.labels)
         assert [row.score for row in found.items] == pytest.approx(best.scores.tolist(), abs=1e-9)
@@ -167,9 +167,8 @@ def test_customers(model: Asked, ranking: ndpp.Ranking):
     words = ("--customers", file, "--ranking", ranking, "-n", 5)
     for basket in (["bread"], []):
         given = ["--given", *basket] if basket else []
-        best = people.recommend(
-            "17", basket, 5, ranking=ranking, **({} if basket else {"damping": people.habits.damping})
-        )
+        damping = {} if basket else {"damping": people.habits.damping}
+        best = people.recommend("17", basket, 5, ranking=ranking, staples=False, **damping)
         expected = told(answers.recommend(own, basket, n=5, customer="17", ranking=ranking))
         assert [row["item"] for row in expected["items"]] == list(best.labels)
         assert [row["score"] for row in expected["items"]] == pytest.approx(best.scores.tolist())
@@ -187,13 +186,12 @@ def test_customers(model: Asked, ranking: ndpp.Ranking):
         assert new["customer"] == "new"
         assert all(row.pop("usual") == 0 for row in new["items"])
         close(new["items"], plain["items"])
-    reasons = answers.recommend(own, ["bread"], n=12, customer="17", ranking=ranking, why=True)
+    asked = {"n": 12, "customer": "17", "why": True, "staples": True}
+    reasons = answers.recommend(own, ["bread"], ranking=ranking, **asked)
     for row in reasons.items:
         assert row.score == pytest.approx(row.popularity * row.mission * row.ties * row.customer)
     assert {row.item: row.usual > 0 for row in reasons.items}["tea"]
-    close(
-        model.post("recommend", basket=["bread"], n=12, customer="17", ranking=ranking.value, why=True), told(reasons)
-    )
+    close(model.post("recommend", basket=["bread"], ranking=ranking.value, **asked), told(reasons))
     if ranking is not ndpp.Ranking.LIFT:
         shares = sum(row.share for row in reasons.items)
         size = people.law("17").inclusion_probabilities(given=["bread"]).sum() - 1
@@ -238,7 +236,7 @@ def test_customers_under_a_boost(model: Asked):
     own, boost = answers.Prepared(model.law, customers=people), {"tea": 0.0, "pesto": 2.0}
     boosted = people.with_law(model.law.tilt(boost))
     found = answers.recommend(own, ["bread"], n=12, customer="17", boost=boost)
-    assert [row.item for row in found.items] == list(boosted.recommend("17", ["bread"], 12).labels)
+    assert [row.item for row in found.items] == list(boosted.recommend("17", ["bread"], 12, staples=False).labels)
     assert "tea" not in [row.item for row in found.items]
     asked = {"boost": {"pesto": 2}, "out_of_stock": ["tea"], "customer": "17"}
     close(model.post("recommend", basket=["bread"], n=12, **asked), told(found))

@@ -83,7 +83,7 @@ def test_recommendations_keep_upper_limits(shop):
     sauces, budget = limits()
     upper = [ndpp.Limit(sauces.values, most=1), budget]
     for given, own in zip((["bread"], ["pesto", "pasta"]), found):
-        best = ndpp.recommend(shelf_kernel(), given, n=4, limits=upper)
+        best = ndpp.recommend(shelf_kernel(), given, n=4, limits=upper, staples=False)
         assert [one["item"] for one in own] == list(best.labels)
         assert keeps([*given, *best.labels], "sauces", 0, 1, 7.5)
     plain = run(shop, "recommend", "model", "half.txt", "-n", 4, "--json").json["recommendations"]

@@ -43,7 +43,7 @@ def test_what_is_in_stock_is_recommended(shop):
     assert done.err == "ndpp: warning: stock.txt: skipped 1 unknown item, such as 'oat drink'\n"
     kernel = shelf_kernel()
     allowed = kernel.ids(["tomato sauce", "bread", "butter"])
-    best = ndpp.recommend(kernel, kernel.ids(["jam"]), n=9, candidates=allowed).items
+    best = ndpp.recommend(kernel, kernel.ids(["jam"]), n=9, candidates=allowed, staples=False).items
     assert items(done) == [kernel.labels[item] for item in best]
     more = run(shop, *words, "--unknown", "skip", "--only", "rice", "--exclude-file", "gone.csv", "-x", "butter")
     assert set(items(more)) == {"tomato sauce", "rice"}

@@ -70,7 +70,7 @@ def test_recommendations_in_bulk_are_those_of_each(call, model, models, ranking,
     assert found["ranking"] == ranking
     others = np.setdiff1d(np.arange(law.n_items), law.ids(["jam"]))
     for basket, rows in zip(baskets, found["recommendations"], strict=True):
-        best = ndpp.recommend(law, basket, n=3, candidates=others, ranking=ranking)
+        best = ndpp.recommend(law, basket, n=3, candidates=others, ranking=ranking, staples=False)
         assert [row["item"] for row in rows] == [law.labels[i] for i in best.items]
         assert [row["score"] for row in rows] == pytest.approx(best.scores.tolist())
     assert call(*words, "-o", tmp_path / "best.csv").code == 0
@@ -81,13 +81,21 @@ def test_recommendations_in_bulk_are_those_of_each(call, model, models, ranking,
 def test_the_ranking_is_named(call, model):
     shown = call("recommend", model, "-g", "bread", "--ranking", "completion").out
     assert shown.endswith("Score: the probability of the basket with the item, divided by that without it.\n")
-    shown = call("recommend", model, "-g", "bread", "--ranking", "lift").out
+    shown = call("recommend", model, "-g", "bread", "-n", 3, "--ranking", "lift").out
     assert shown.endswith("how many times as likely the item is in a basket with the given items as in any basket.\n")
-    shown = call("recommend", model, "-g", "bread", "--ranking", "continuation").out
+    shown = call("recommend", model, "-g", "bread", "-n", 3, "--ranking", "continuation").out
     score = "Score: the probability that a basket with the given items contains this one, too."
     assert shown.endswith(f"{score} Popular items are ranked a little lower.\n")
-    assert call("recommend", model, "-g", "bread").out == shown
-    assert call("recommend", model, "-g", "bread", "--damping", "0").out.endswith(f"{score}\n")
+    assert call("recommend", model, "-g", "bread", "-n", 3).out == shown
+    assert call("recommend", model, "-g", "bread", "-n", 3, "--damping", "0").out.endswith(f"{score}\n")
+
+
+def test_short_lists_say_what_is_left_out(call, models):
+    words = "recommend", models / "trips.safetensors", "-g", "bread"
+    shown = [call(*words, *more).out for more in ((), ("--staples",), ("--ranking", "completion"), ("-n", 3))]
+    assert ["With --staples, items that are less likely than usual" in text for text in shown] == [True] + 3 * [False]
+    assert "pesto" in shown[1]
+    assert "pesto" not in shown[0]
 
 
 @pytest.mark.parametrize("ranking", list(ndpp.Ranking))

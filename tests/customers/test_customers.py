@@ -8,6 +8,7 @@ import tracemalloc
 import warnings
 import zlib
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,13 @@ from scipy.optimize import brentq
 
 import law_table
 from law_table import BASES, KIND, KINDS, Kind
-from ndpp import Baskets, Customers, LowRankKernel, Mixture, recommend
+from ndpp import Baskets, Customers, LowRankKernel, Mixture, continuation_scores, recommend
 from ndpp.baskets.orders import Orders
 from ndpp.customers import Habits
 from ndpp.customers.cases import Cases
 from ndpp.customers.store import CustomerCounts, Layers, Trips
 from ndpp.errors import BusyFileError, DataWarning, InvalidInputError, ModelFileError, UncheckedModelWarning
+from ndpp.inference.ranking import USUAL
 
 DAY = np.timedelta64(86400, "s")
 START = np.datetime64("2026-01-05", "s")  # a Monday
@@ -199,8 +201,11 @@ def test_begun_baskets_are_continued_by_own_missions_and_habits(kind: Kind, none
     posterior = np.array([entry.law.responsibilities(basket, whole=True) for basket in history])
     own = (0.8 ** np.array([2, 1, 0]) @ posterior + 3.0 * entry.law.weights) / (1 + 0.8 + 0.64 + 3.0)
     names, baskets = ["ann", "bob", "ann"], Baskets.from_lists([[3], [3], [1, 5]], n_items=entry.truth.n_items)
-    for n in (2, 6):  # with few, the scores of other items are only bounded
-        many = customers.recommend_many(names, baskets, n=n, damping=0.0)
+    every = entry.law.weights @ entry.truth.given_component
+    usual = {a: every[entry.truth.containing([a])].sum() for a in range(entry.truth.n_items)}
+    for n, staples in product((2, 6), (True, False)):  # with few, the scores of other items are only bounded
+        options: Any = {"n": n, "damping": 0.0, "staples": staples}
+        many = customers.recommend_many(names, baskets, **options)
         for name, held, found in zip(names, baskets.to_lists(), many):
             weights, mine = (own, shares) if name == "ann" else (entry.law.weights, {})
             joint = weights @ entry.truth.given_component
@@ -210,8 +215,11 @@ def test_begun_baskets_are_continued_by_own_missions_and_habits(kind: Kind, none
                 for a in range(entry.truth.n_items)
                 if a not in held
             }
+            no_staples = [a for a, chance in expected.items() if chance >= usual[a] * USUAL]
+            if not staples and no_staples:  # own items count as they are raised
+                expected = {a: expected[a] for a in no_staples}
             best = sorted(expected, key=lambda a: -expected[a])[:n]
-            one = customers.recommend(name, held, n=n, damping=0.0)
+            one = customers.recommend(name, held, **options)
             for each in (one, found):
                 assert each is not None
                 assert each.items.tolist() == best
@@ -235,11 +243,29 @@ def test_bulk_recommendations_are_those_of_each_customer(habits: Habits) -> None
             assert one.labels == expected.labels
             np.testing.assert_allclose(one.scores, expected.scores)
     baskets = Baskets.from_lists([[0], [3, 4], [5], [6]], n_items=30)
-    for name, basket, one in zip(names, baskets, customers.recommend_many(names, baskets, n=5)):
-        expected = customers.recommend(name, basket, n=5)
-        assert one is not None
-        assert one.items.tolist() == expected.items.tolist()
-        assert not np.isin(basket, one.items).any()
+    for staples in (True, False):
+        for name, basket, one in zip(names, baskets, customers.recommend_many(names, baskets, n=5, staples=staples)):
+            expected = customers.recommend(name, basket, n=5, staples=staples)
+            assert one is not None
+            assert one.items.tolist() == expected.items.tolist()
+            assert not np.isin(basket, one.items).any()
+
+
+def test_what_customers_buy_anyway_is_no_staple() -> None:
+    """An own item is judged by its raised chance, where a bound would rule it out for everybody, too."""
+    law = shop(30)
+    usual, basket = law.popularity, [3]
+    times = continuation_scores(law, basket) / usual
+    for least in np.argsort(np.where(times > 0, times, 9.0))[:5].tolist():
+        bought = Baskets.from_lists([[least]] * 9, n_items=30, labels=law.labels)
+        customers = Customers(law, HABITS[0]).update(Orders(bought, ["ann"] * 9))
+        for ranking in ("continuation", "lift"):
+            options: Any = {"ranking": ranking, "support": 0.0, "staples": False}
+            assert least not in recommend(law, basket, n=3, **options).items
+            (found,) = customers.recommend_many(["ann"], Baskets.from_lists([basket], n_items=30), n=3, **options)
+            assert found is not None
+            assert least in found.items
+            assert found.items.tolist() == customers.recommend("ann", basket, n=3, **options).items.tolist()
 
 
 def test_scores_are_those_of_the_law_where_they_are_exact() -> None:

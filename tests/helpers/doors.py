@@ -199,6 +199,7 @@ CONDITIONS = (
     Condition("unknown", "lrdp", {"unknown": "skip"}, ("--unknown", "skip"), also=("oat drink",), not_at=("library",)),
     Condition("damping", "l", {"damping": 0.5}, ("--damping", 0.5)),
     Condition("support", "l", {"support": 0.2}, ("--support", 0.2)),
+    Condition("staples", "l", {"staples": True}, ("--staples",)),
 )  # fmt: skip
 BY_ITEM_NAME = Condition("names", "lrdp", {}, (), also=(NAMES["coffee"].upper(),), not_at=("library",))
 """What is said of the model "named": an item by its name."""
@@ -242,7 +243,7 @@ def of_list(ranking: str | None, why: bool) -> Question:
         return found | {"best": [row["item"] for row in rows], "scores": [row["score"] for row in rows]}
 
     def by_library(law: Any, basket: list[str], said: dict[str, Any]) -> dict[str, Any]:
-        found = law.recommend(basket, **asked, **said)
+        found = law.recommend(basket, **{"staples": False, **asked, **said})
         return {"best": list(found.labels), "scores": found.scores.tolist()}
 
     def read(printed: Any) -> dict[str, Any]:

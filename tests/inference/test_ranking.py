@@ -17,6 +17,7 @@ from mixtures import general, tied
 from ndpp import (
     Baskets,
     FamilyMixture,
+    Limit,
     LowRankKernel,
     Mixture,
     PerCategory,
@@ -31,7 +32,7 @@ from ndpp import (
 )
 from ndpp.datasets import make_kernel, shelf_kernel
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, PrecisionError, UnknownLabelError, ZeroProbabilityError
-from ndpp.inference.ranking import DAMPING, Rule
+from ndpp.inference.ranking import DAMPING, USUAL, Rule
 from ndpp.inference.scores import scores_or_nan
 from ndpp.laws.begun import NO_BOUND, Begun, parts
 from oracles import subsets
@@ -55,6 +56,8 @@ LAWS = {
         [LowRankKernel(SKEW.X[:N], SKEW.W), LowRankKernel(GENERIC.X[:N], np.eye(7))], [0.5, 0.5]
     ),
 }
+WITHOUT_STAPLES = "tied, disjoint items", "tied, a mission without items"
+"""Nothing is clearly less likely with the baskets of the test."""
 every = pytest.mark.parametrize("name", LAWS)
 
 
@@ -118,6 +121,57 @@ def test_lift_leaves_out_items_too_rare_to_judge(name: str):
     assert len(recommend(law, [3], ranking=Ranking.LIFT, support=1.1).items) == 0
 
 
+@every
+@pytest.mark.parametrize("ranking", Ranking)
+def test_staples_are_left_out(name: str, ranking: Ranking):
+    """Items that are less likely with the basket than in any; unless no other is left, the basket is empty, or it lacks one item."""
+    law, p, n_left_out = LAWS[name], LAWS[name].inclusion_probabilities(), 0
+    options: Any = {"ranking": ranking, "support": 0.0, "n": N}
+    for basket in ([], [0], [3], [5], [2, 4]):
+        try:
+            with_staples = recommend(law, basket, **options)
+        except ZeroProbabilityError:
+            continue
+        usual = p[with_staples.items] * USUAL
+        kept = with_staples.items[continuation_scores(law, basket)[with_staples.items] >= usual].tolist()
+        if not kept or not basket or ranking.is_whole:
+            kept = with_staples.items.tolist()
+        (many,) = recommend_many(law, Baskets.from_lists([basket], n_items=N), staples=False, **options)
+        for found in (recommend(law, basket, staples=False, **options), many):
+            assert found is not None
+            assert found.items.tolist() == kept
+            assert found.scores == pytest.approx(with_staples.scores[np.isin(with_staples.items, kept)], rel=1e-9)
+        n_left_out += len(with_staples.items) - len(kept)
+    assert (n_left_out > 0) == (name not in WITHOUT_STAPLES and not ranking.is_whole)
+
+
+@pytest.mark.parametrize(("kind", "core"), [("tied", "skew"), ("tied", "partly symmetric"), ("families", "skew")])
+@pytest.mark.parametrize("ranking", [Ranking.CONTINUATION, Ranking.LIFT])
+def test_where_few_items_are_no_staples_they_are_the_list(kind: str, core: str, ranking: Ranking):
+    law = many_missions(kind, core)
+    options: Any = {"n": 4, "ranking": ranking, "support": 0.0}
+    for basket in begun_baskets(law)[1:8]:
+        times = continuation_scores(law, basket) / np.maximum(law.popularity, 1e-300)
+        less, more = np.flatnonzero((times > 0) & (times < USUAL)), np.argsort(-times)[:2]
+        alone = recommend(law, basket, candidates=less, **options)
+        assert len(less) > len(alone.items) == 4
+        without = recommend(law, basket, candidates=less, staples=False, **options)
+        assert without.items.tolist() == alone.items.tolist()
+        assert without.scores == pytest.approx(alone.scores, rel=1e-9)
+        both = recommend(law, basket, candidates=[*less, *more], staples=False, **options)
+        assert sorted(both.items) == sorted(more)
+
+
+def test_limits_that_only_staples_keep_are_kept_by_them():
+    law = many_missions("tied")
+    (basket,) = begun_baskets(law)[[4]]
+    times = continuation_scores(law, basket) / np.maximum(law.popularity, 1e-300)
+    never = Limit(np.flatnonzero(times >= USUAL).tolist(), most=0)
+    found, same = (recommend(law, basket, staples=staples, limits=never) for staples in (False, True))
+    assert found.items.tolist() == same.items.tolist()
+    assert len(found.items) == 10
+
+
 @pytest.mark.parametrize("damping", [-0.1, 1.5, float("nan")])
 def test_damping_is_between_none_and_lift(damping: float):
     with pytest.raises(InvalidInputError, match="damping must be between 0 and 1"):
@@ -178,7 +232,7 @@ def begun_baskets(law: Mixture) -> Baskets:
     return Baskets.from_lists([[], [5], *(basket[:4] for basket in law.sample(20, rng=0))], n_items=90)
 
 
-ASKED = [*product((Ranking.CONTINUATION, Ranking.LIFT), (None, range(0, 90, 2)))]
+ASKED = [*product((Ranking.CONTINUATION, Ranking.LIFT), (None, range(0, 90, 2)), (True, False))]
 
 
 @cache
@@ -187,8 +241,8 @@ def one_by_one(kind: str, core: str) -> dict[Any, list[Any]]:
     law = many_missions(kind, core)
     scored = [(continuation_scores(law, basket), basket) for basket in begun_baskets(law)]
     return {
-        (ranking, among): [Rule.of(law, n=5, candidates=among, ranking=ranking).best(*one) for one in scored]
-        for ranking, among in ASKED
+        asked: [Rule.of(law, n=5, ranking=asked[0], candidates=asked[1], staples=asked[2]).best(*one) for one in scored]
+        for asked in ASKED
     }
 
 
@@ -212,10 +266,12 @@ def test_begun_baskets_in_bulk_are_those_of_each(kind: str, core: str, group: in
     monkeypatch.setattr("ndpp.laws.begun.FEW", 0)
     monkeypatch.setattr("ndpp.laws.begun.EQUAL", equal)
     differ = 0
-    for ranking, candidates in ASKED:
-        found = recommend_many(law, baskets, n=5, candidates=candidates, ranking=ranking)
-        singly = [recommend(law, basket, n=5, candidates=candidates, ranking=ranking) for basket in baskets]
-        for bulk, one in [*zip(found, alone[ranking, candidates]), *zip(singly, alone[ranking, candidates])]:
+    for asked in ASKED:
+        ranking, candidates, staples = asked
+        options: Any = {"n": 5, "candidates": candidates, "ranking": ranking, "staples": staples}
+        found = recommend_many(law, baskets, **options)
+        singly = [recommend(law, basket, **options) for basket in baskets]
+        for bulk, one in [*zip(found, alone[asked]), *zip(singly, alone[asked])]:
             if equal > 0 or bulk.items.tolist() == one.items.tolist():
                 assert bulk.items.tolist() == one.items.tolist()
                 assert bulk.scores == pytest.approx(one.scores, abs=2e-12, rel=1e-9)

@@ -139,6 +139,18 @@ def test_rankings_are_chosen_in_plain_words(page):
         assert not re.search(r"×|e\+\d", page.locator("main").inner_text())
 
 
+def test_staples_are_listed_where_they_are_asked_for(page):
+    page.goto("/?item=bread&item=jam&item=pasta&item=pesto&item=tea")
+    tick = page.get_by_role("checkbox", name="Also what is bought less often than usual")
+    listed = page.locator("#next .row")
+    for is_ticked, n in ((False, 6), (True, 10), (False, 6)):
+        tick.set_checked(is_ticked)
+        expect(listed).to_have_count(n)
+        expect(listed.filter(has_text="less often than usual")).to_have_count(n - 6)
+    page.get_by_role("radio", name="The one that is missing").check(force=True)
+    expect(tick).to_be_hidden()
+
+
 @pytest.mark.parametrize(
     ("path", "place", "others"),
     [

@@ -43,14 +43,16 @@ def recommend(
     ranking: Ranking | str = Ranking.CONTINUATION,
     damping: float | None = None,
     support: float | None = None,
+    staples: bool = False,
     per_category: PerCategory | None = None,
     **said: Unpack[Said],
 ) -> r.Recommended:
     """Return the best items for a basket; with ``why``, what each score owes to what.
 
-    ``n``, ``ranking``, ``damping``, ``support`` and ``per_category`` are those of :func:`ndpp.recommend`; what else is ``said`` are
-    conditions (``ndpp.answers.conditions.Said``). Candidates, exclusions and limits say what may be listed; context, mission and
-    boost change the law. For a ``customer``, or one with this ``history``, the answer is that of :class:`ndpp.Customers`.
+    ``n``, ``ranking``, ``damping``, ``support``, ``staples`` and ``per_category`` are those of :func:`ndpp.recommend`, but items that are
+    less likely with this basket than in any, such as salt with ginger, are left out by default. What else is ``said`` are conditions
+    (``ndpp.answers.conditions.Said``). Candidates, exclusions and limits say what may be listed; context, mission and boost change the
+    law. For a ``customer``, or one with this ``history``, the answer is that of :class:`ndpp.Customers`.
 
     Examples
     --------
@@ -62,7 +64,9 @@ def recommend(
     """
     heard = Heard.of(model, basket, **said)
     given, person = heard.given, heard.person
-    rule, _ = _rule(heard, person, damping, n=n, ranking=ranking, support=support, per_category=per_category)
+    rule, _ = _rule(
+        heard, person, damping, n=n, ranking=ranking, support=support, staples=staples, per_category=per_category
+    )
     if person is None:
         best = rule.best_for(given)
     elif rule.ranking.is_whole:
@@ -83,6 +87,7 @@ def recommend_each(
     ranking: Ranking | str = Ranking.CONTINUATION,
     damping: float | None = None,
     support: float | None = None,
+    staples: bool = False,
     per_category: PerCategory | None = None,
     **said: Unpack[Said],
 ) -> Recommendations[r.Recommended]:
@@ -95,7 +100,9 @@ def recommend_each(
     own = heard.own
     people = [None] * len(baskets) if customers is None else own.each_of(customers)
     someone = next(iter(people), None)
-    rule, listed = _rule(heard, someone, damping, n=n, ranking=ranking, support=support, per_category=per_category)
+    rule, listed = _rule(
+        heard, someone, damping, n=n, ranking=ranking, support=support, staples=staples, per_category=per_category
+    )
     if customers is None:
         each = rule.best_of_each(baskets)
     elif rule.ranking.is_whole:

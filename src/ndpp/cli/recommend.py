@@ -37,11 +37,13 @@ from ndpp.inference import Ranking, Recommendations, best_set, greedy_map
 RANKING = "What else will be in the basket (continuation), the one item missing (completion), or what is special to it (lift)."
 DAMPED = "For continuation: order by P(item | basket) / P(item)^N; 0 favours bestsellers, 1 is the order of lift. Default: 0.2."
 LEAST = "For lift: list items in at least this share of baskets; default: a quarter of the mean."
+STAPLES = "List items that are less likely with this basket than in any, too; completions have them in any case."
 WHY = "Show what each score owes to popularity, mission and ties: its factors."
 POPULAR = "Consider only the N most popular items; default: all for given items, 1000 for the pairs of the catalogue."
 LIFT = "Lift: how many times as often together as independent items would be. Together: the share of baskets with both."
 BY_TIES = "By ties: the part of the lift that missions do not explain; below 1, items of one mission avoid each other."
 BEST = "Improve the basket by exchanges and samples, and say how far from the best one it can be."
+MORE = "With --staples, items that are less likely than usual are listed, too."
 EVERYBODY = "Recommend for every customer of the file."
 PAIRS = "go together", "stand in for each other"
 """What pairs of the catalogue do."""
@@ -55,6 +57,7 @@ class RankingOptions:
     ranking: Annotated[Ranking, typer.Option(help=RANKING)] = Ranking.CONTINUATION
     damping: Annotated[float | None, o.number(DAMPED)] = None
     support: Annotated[float | None, o.number(LEAST)] = None
+    staples: Annotated[bool, typer.Option("--staples", help=STAPLES)] = False
     why: Annotated[bool, typer.Option("--why", help=WHY)] = False
 
 
@@ -116,8 +119,10 @@ def recommend(
     if impossible:
         text = f"{impossible} of {len(starts)} baskets have probability zero; nothing is recommended for them"
         warnings.warn(text, stacklevel=1)
+    short = any(one and 0 < len(one.items) < number for one, start in zip(found, starts) if len(start))
+    notes = [MORE] if short and not ranked.staples and ranked.ranking is not Ranking.COMPLETION else []
     emit(
-        _report(found, starts, None if baskets else whose, ranked.ranking, from_file=baskets is not None),
+        _report(found, starts, None if baskets else whose, ranked.ranking, notes, from_file=baskets is not None),
         output,
         as_json=json,
     )
@@ -164,10 +169,11 @@ def _report(
     starts: Baskets,
     whose: list[str] | None,
     ranking: Ranking,
+    further: list[str],
     *,
     from_file: bool,
 ) -> Report:
-    """Return what is recommended, to whom if these are customers by name, with a note on those of whom nothing is known."""
+    """Return what is recommended, to whom if these are customers by name, with ``further`` notes."""
     first, *header = found.table()[0]
     table = Table([first if whose is None else "customer", *header], found.table()[1])
     meaning = next((one.meaning for one in found if one), ranking.meaning)  # the same for all
@@ -178,7 +184,7 @@ def _report(
     }
     if starts.basket_ids is not None:
         data["basket_ids" if whose is None else "customers"] = starts.basket_ids
-    notes = [meaning if table.lines else "No item scores above zero."]
+    notes = [meaning if table.lines else "No item scores above zero.", *further]
     if new := sum(one is not None and one.customer == "new" for one in found):
         who = "This customer is new" if len(found) == 1 else f"{new:,} of {len(found):,} customers are new"
         notes.append(f"{who}: nothing is known of their orders, so this is what everybody gets.")

@@ -253,7 +253,7 @@ class Customers:
         if baskets is None and rule.caps is None and people.weights(base) is None:
             return best_sparse(rule, people, base.popularity, base.labels)
         if baskets is not None and rule.caps is None:  # beside the best, the chances of own items matter
-            best = Best(rule.n, rule.allowed, rule.unit, np.split(own.items, own.indptr[1:-1]))
+            best = Best(rule.n, rule.allowed, rule.unit, rule.least, np.split(own.items, own.indptr[1:-1]))
         chances = people.begun(base, baskets, best)
         held = [np.empty(0, np.int64)] * len(own.mass) if baskets is None else list(baskets)
         return [None if np.isnan(row[0]) else rule.best(row, items) for row, items in zip(chances, held)]

@@ -41,6 +41,8 @@ TIE_PARTS = 2.0**34
 """Scores that agree to one part in this many count as equal."""
 ZERO_SCORE = 1e-30
 """A completion of this score, relative to the best, is none: the square of the rounding of a row."""
+USUAL = 0.95
+"""Items of which P(a | J) is below this part of P(a) are less likely than usual; others are about as likely, or more."""
 ZERO_CHANCE = 1e-13
 """Probabilities up to this are rounding errors of zero, as for a duplicate of an item of the basket."""
 SCORES_AT_ONCE = 2**24
@@ -96,6 +98,7 @@ class OrderOptions(TypedDict, total=False):
     ranking: Ranking | str
     damping: float
     support: float | None
+    staples: bool
     per_category: PerCategory | None
     limits: Limit | Sequence[Limit]
 
@@ -110,7 +113,7 @@ class Rule(NamedTuple):
     """How items are ranked and which of them may be listed: what the recommendations for all baskets share.
 
     Items are ordered by P(a | J) divided by ``unit``, for completions by their scores; ``shown`` is what P(a | J) is divided by to give the
-    score that is shown.
+    score that is shown. Items below the ``least`` P(a | J), 0 where all may be listed, are left out, unless the list would be empty.
     """
 
     law: Law
@@ -119,6 +122,7 @@ class Rule(NamedTuple):
     allowed: BoolArray
     unit: FloatArray
     shown: FloatArray
+    least: FloatArray
     caps: Caps | None
 
     @classmethod
@@ -132,6 +136,7 @@ class Rule(NamedTuple):
         ranking: Ranking | str = Ranking.CONTINUATION,
         damping: float = DAMPING,
         support: float | None = None,
+        staples: bool = True,
         per_category: PerCategory | None = None,
         limits: Limit | Sequence[Limit] = (),
     ) -> Rule:
@@ -144,6 +149,7 @@ class Rule(NamedTuple):
             allowed = np.isin(np.arange(law.n_items), check_items(candidates, law, "candidates"))
         allowed[check_items(exclude, law, "exclude")] = False
         unit = shown = np.ones(1)
+        least = np.zeros(1) if staples or ranking.is_whole else np.maximum(USUAL * law.popularity, ZERO_CHANCE)
         if ranking is Ranking.LIFT or (ranking is Ranking.CONTINUATION and damping > 0):
             p = law.popularity
             unit = powers(p, 1.0 if ranking is Ranking.LIFT else damping)
@@ -155,7 +161,7 @@ class Rule(NamedTuple):
         allowed, caps = (allowed, None) if per_category is None else per_category.limit(law, allowed)
         if limits := listed(limits):
             caps = Caps.of(limits, law).joined(caps)
-        return cls(law, ranking, n, allowed, unit, shown, caps)
+        return cls(law, ranking, n, allowed, unit, shown, least, caps)
 
     def among(self, possible: BoolArray) -> Rule:
         """Return the rule for lists of these items alone."""
@@ -177,7 +183,7 @@ class Rule(NamedTuple):
         """Return the best items for each basket, None for baskets of probability zero. Scores of some baskets are in memory at a time."""
         found: list[Recommendation | None] = []
         step = max(1, SCORES_AT_ONCE // max(1, self.law.n_items))
-        best = None if self.caps else Best(self.n, self.allowed, self.unit)
+        best = None if self.caps else Best(self.n, self.allowed, self.unit, self.least)
         for start in range(0, len(baskets), step):
             part = baskets[start : start + step]
             chances = scores_or_nan(self.law, part, whole=self.ranking.is_whole, best=best)
@@ -187,10 +193,14 @@ class Rule(NamedTuple):
     def best(self, chances: FloatArray, basket: IntArray) -> Recommendation:
         """Return the n best items from P(a | J), or from next-item scores; of keys equal up to rounding, the smaller id comes first."""
         least_chance = ZERO_SCORE * chances.max(initial=0.0) if self.ranking.is_whole else ZERO_CHANCE
-        keys = np.where(self.allowed & (chances > least_chance), chances / self.unit, 0.0)
-        if self.caps is not None:
-            keys = rounded(keys)
-            self.caps.apply(keys, basket, self.n)
+        able = self.allowed & (chances > least_chance)
+        for among in (able & (chances >= self.least), able) if len(basket) else (able,):
+            keys = np.where(among, chances / self.unit, 0.0)
+            if self.caps is not None:
+                keys = rounded(keys)
+                self.caps.apply(keys, basket, self.n)
+            if keys.any():
+                break
         least = np.partition(keys, -self.n)[-self.n] if self.n < len(keys) else 0.0
         best = np.flatnonzero((keys >= least * (1 - 4 / TIE_PARTS)) & (keys > 0))
         best = best[np.argsort(-rounded(keys[best]), kind="stable")[: self.n]]
@@ -208,6 +218,7 @@ def recommend(  # type: ignore[misc]
     ranking: Ranking | str = Ranking.CONTINUATION,
     damping: float = DAMPING,
     support: float | None = None,
+    staples: bool = True,
     unknown: str = "error",
     per_category: PerCategory | None = None,
     limits: Limit | Sequence[Limit] = (),
@@ -239,6 +250,9 @@ def recommend(  # type: ignore[misc]
     support : float, optional
         For lifts: the least P(a) of items to list, since rare items have the largest lifts and the least certain ones. By default a
         quarter of the mean over the items that can occur.
+    staples : bool
+        For continuations and lifts: whether to list items that are less likely with this basket than in any, P(a | J) < 0.95 P(a), such
+        as salt, which is in many recipes and in fewer of those with ginger. Without them the list may be shorter, but not empty.
     unknown : {"error", "skip"}
         What to do about labels of the basket, of ``candidates`` and of ``exclude`` that are not in the catalogue; skipped ones are counted
         in a :class:`~ndpp.errors.DataWarning`.
@@ -272,7 +286,7 @@ def recommend(  # type: ignore[misc]
     ids = check_items(basket, own, "basket")
     own, person, in_stock = _of_lists(own, ids, ranking, cast(Conditions, {**conditions}), given=ids)
     rule = Rule.of(
-        own, n=n, candidates=candidates, exclude=exclude, ranking=ranking, damping=damping, support=support,
+        own, n=n, candidates=candidates, exclude=exclude, ranking=ranking, damping=damping, support=support, staples=staples,
         per_category=per_category, limits=limits,
     ).among(in_stock)  # fmt: skip
     return rule.best_for(ids) if person is None else rule.best(person.begun(own, ids), ids)

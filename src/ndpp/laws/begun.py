@@ -11,14 +11,15 @@ N_c − U_c, is the parallel sum of (A_c*)⁻¹ and Zᵀ A_c* Z, and so at most 
 
     x_aᵀ (N_c − U_c) x_a  ≤  x_aᵀ Zᵀ A_c* Z x_a  ≤  (a term that does not depend on J)  +  Σ_{j∈J} (x_jᵀ Z x_a)².
 
-:meth:`Begun.best` scores the items with the largest first part, drops all items whose bound is below the score of the last of them,
-replaces the bounds of the others by the second part in the components of the largest posterior, drops items again, and scores those that
-are left. Bounds are sums of tables in single precision, which are rounded up; every score that is returned is that of the full sum.
+:meth:`Begun.best` scores the items with the largest first part until n of them may be listed, drops all items whose bound is below the
+score of the last of them or too small to be listed, replaces the bounds of the others by the second part in the components of the largest
+posterior, drops items again, and scores those that are left. Bounds are sums of tables in single precision, which are rounded up; every
+score that is returned is that of the full sum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,6 +28,7 @@ from ndpp._memory import Memory
 from ndpp._types import BoolArray, FloatArray, IntArray, Which, cached_property
 from ndpp.baskets import Baskets
 from ndpp.laws.precision import WARN_ERROR
+from ndpp.laws.scoring import Best
 from ndpp.linalg.scaling import ROUNDING, inverted
 
 SharedTies: TypeAlias = Any
@@ -242,38 +244,51 @@ class Begun:
         out[self._settled[:2]] = True
         return out
 
-    def best(
-        self, n: int, allowed: BoolArray, unit: FloatArray, wanted: Sequence[IntArray] | None = None
-    ) -> FloatArray:
-        """Return :meth:`scores` of the allowed items that may be among the ``n`` best in these units, 0 for all others.
+    def best(self, asked: Best) -> FloatArray:
+        """Return :meth:`scores` of the allowed items that may be among the ``n`` best in their units, 0 for all others.
 
-        Those of the items that are ``wanted`` of each basket are given in any case.
+        Items that score less than the ``least`` are not among them where the basket is not empty, unless all do. The scores of the items
+        that are ``wanted`` of each basket are given in any case.
         """
-        settled, mixture, n = self._is_settled(), self.mixture, min(n, len(allowed))
-        known, unit, tables = settled & allowed, np.broadcast_to(unit, allowed.shape), mixture.bound_tables
-        out = np.zeros(settled.shape)
+        settled, out = self._is_settled(), np.zeros((len(self.baskets), self.mixture.n_items))
         out[self._settled[:2]] = self._settled[2]
-        out[~known] = 0.0
+        out[~(settled & asked.allowed)] = 0.0
         pulls, posterior = self._pulls(), rounded_up(self.posterior)
-        first, room, slopes = posterior @ tables.swapaxes(1, 2)
+        first, room, slopes = posterior @ self.mixture.bound_tables.swapaxes(1, 2)
         bounds = self._bound(first + room, slopes, pulls)
-
-        def exactly(items: IntArray) -> FloatArray:
-            return np.asarray(mixture.inclusion_table[items] @ self.posterior[i] - self._second_part(i, items))
-
+        every = np.zeros(asked.allowed.shape)
+        asked = asked._replace(n=min(asked.n, len(every)), unit=every + asked.unit, least=every + asked.least)
         for i, row in enumerate(out):
-            able = allowed & ~settled[i]
-            guesses = np.where(able, first[i], row) / unit
-            top = np.argpartition(guesses, -n)[-n:]
-            new = top if wanted is None else np.union1d(top, wanted[i])
-            new = new[able[new]]
-            row[new] = exactly(new)
-            least = (row[top] / unit[top]).min() * unit * (1 - EQUAL)
-            able &= bounds[i] >= least
-            able[new] = False
-            items = self._contenders(i, np.flatnonzero(able), least, pulls[i])
-            row[items] = exactly(items)
+            able = asked.allowed & ~settled[i]
+            if asked.wanted is not None:
+                own = asked.wanted[i][able[asked.wanted[i]]]
+                row[own], able[own] = self._exactly(i, own), False
+            for least in (asked.least, every) if self.baskets.sizes[i] else (every,):
+                self._list(i, row, able, (first[i], bounds[i], pulls[i]), asked._replace(least=least))
+                if ((row > 0) & (row >= least)).any():
+                    break
         return self._answered(out)
+
+    def _list(self, i: int, row: FloatArray, able: BoolArray, known: tuple[FloatArray, ...], asked: Best) -> None:
+        """Score the ``able`` items that may be among the best that score the least; ``row`` has the scores of others."""
+        (first, bounds, pulls), k, least = known, asked.n, asked.least
+        guesses = np.where(able, first, row)
+        guesses = np.where(guesses >= least, guesses, 0.0) / asked.unit
+        while True:  # guesses give way to scores until there are n that count
+            top = np.argpartition(guesses, -k)[-k:]
+            new = top[able[top] & (guesses[top] > 0)]
+            row[new], able[new] = self._exactly(i, new), False
+            guesses[new] = np.where(row[new] >= least[new], row[new], 0.0) / asked.unit[new]
+            if not len(new) or np.count_nonzero(guesses[top]) >= asked.n:
+                break
+            k = min(2 * k, len(guesses))
+        worst = np.partition(guesses[top], -asked.n)[-asked.n]
+        needed = np.maximum(worst * asked.unit * (1 - EQUAL), least)
+        items = self._contenders(i, np.flatnonzero(able & (bounds >= needed)), needed, pulls)
+        row[items], able[items] = self._exactly(i, items), False
+
+    def _exactly(self, i: int, items: IntArray) -> FloatArray:
+        return np.asarray(self.mixture.inclusion_table[items] @ self.posterior[i] - self._second_part(i, items))
 
     def _contenders(self, i: int, items: IntArray, least: FloatArray, pulls: FloatArray) -> IntArray:
         """Return the items that may score at least so much, as far as the components of the largest posterior tell."""

@@ -88,7 +88,7 @@ class SharedTiesScoring(Scoring):
         for part in parts(self.law, baskets):
             begun = Begun(self.law, baskets[part], None if weights is None else weights[part])
             wanted = None if best is None or best.wanted is None else [best.wanted[i] for i in part]
-            out[part] = begun.scores() if best is None else begun.best(best.n, best.allowed, best.unit, wanted)
+            out[part] = begun.scores() if best is None else begun.best(best._replace(wanted=wanted))
         return out
 
 

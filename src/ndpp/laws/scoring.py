@@ -18,11 +18,15 @@ from ndpp.errors import ZeroProbabilityError
 
 
 class Best(NamedTuple):
-    """How many of the best items matter, which may be among them, the units of their scores, and which of each basket matter besides."""
+    """How many of the best items matter, which may be among them, the units of their scores, and which of each basket matter besides.
+
+    Items that score less than the ``least`` matter only if all others score 0.
+    """
 
     n: int
     allowed: BoolArray
     unit: FloatArray
+    least: FloatArray
     wanted: Sequence[IntArray] | None = None
 
     @classmethod

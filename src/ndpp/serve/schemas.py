@@ -59,6 +59,12 @@ class Ranked(AnyAsk):
         None,
         description="Lift lists items in at least this share of baskets; null: a quarter of the mean of all items.",
     )
+    staples: bool = Field(
+        False,
+        strict=True,
+        description="List items that are less likely with this basket than in any, too, such as salt with ginger; completions have them "
+        "in any case.",
+    )
 
 
 class Forgiving(AnyAsk):

@@ -32,7 +32,7 @@ export function showCompare() {
   fill("compare-next", async () => {
     const best = await both("recommend", { n: 8 });
     const union = [...new Set(best.flatMap((one) => one.items.map(({ item }) => item)))];
-    return union.length ? both("recommend", { n: union.length, candidates: union }) : [{ items: [] }, { items: [] }];
+    return union.length ? both("recommend", { n: union.length, candidates: union, staples: true }) : [{ items: [] }, { items: [] }];
   }, (found) => {
     const chance = (i, item) => found[i].items.find((r) => r.item === item)?.score ?? (([a, b][i].includes(item)) ? null : 0);
     const union = [...new Set(found.flatMap((one) => one.items.map(({ item }) => item)))];

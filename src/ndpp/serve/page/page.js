@@ -71,8 +71,9 @@ function reasons({ mission, because, ties, usual = 0, by_item: byItem }, mission
 function showNext() {
   const basket = state.basket, limits = inWords(true), who = whose(), chosen = basket.length ? document.querySelector("[name=ranking]:checked").value : "continuation";
   $("ranking").hidden = basket.length === 0;
+  $("staples-choice").hidden = basket.length === 0 || chosen === "completion";
   $("next-title").textContent = basket.length ? "What goes with it" : isNamed() ? "What comes next" : "What is bought most";
-  fill("next", () => Promise.all([ask("recommend", { basket, n: 10, ranking: chosen, why: true, limits, ...who }), colours()]), ([answer, missions]) => {
+  fill("next", () => Promise.all([ask("recommend", { basket, n: 10, ranking: chosen, staples: $("staples").checked, why: true, limits, ...who }), colours()]), ([answer, missions]) => {
     tell(answer, who);
     if (!answer.items.length) return quiet(limits.length ? "Nothing else fits within the limits." : "No item can join this basket.");
     const next = (r) => (answer.customer === "known" ? ["expected ", ...inSuch(r.share, "their baskets")] : inSuch(r.share, isChosen() ? "such baskets" : "all baskets"));
@@ -198,7 +199,7 @@ $("share").addEventListener("click", async () => {
   catch { say("The address of this page is the link"); $("share").textContent = "Copy the address"; }
   setTimeout(() => { $("share").textContent = "Copy link"; }, 2000);
 });
-$("ranking").addEventListener("change", showNext);
+for (const choice of ["ranking", "staples"]) $(choice).addEventListener("change", showNext);
 $("size").addEventListener("change", () => showWhole(true));
 $("again").addEventListener("click", () => showWhole(true));
 window.addEventListener("popstate", () => { read(); show(); });
