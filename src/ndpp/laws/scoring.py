@@ -32,7 +32,7 @@ class Best(NamedTuple):
     @classmethod
     def among(cls, items: IntArray, n_items: int) -> Best:
         """Return that these items alone matter, all of them."""
-        return cls(len(items), np.isin(np.arange(n_items), items), np.ones(1))
+        return cls(len(items), np.isin(np.arange(n_items), items), np.ones(1), np.zeros(1))
 
 
 class Factored(NamedTuple):
