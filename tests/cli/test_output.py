@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ from rich.console import Console
 import ndpp
 from ndpp._show import Table
 from ndpp.cli import guard
+from ndpp.cli.files import kind_of
 from ndpp.cli.output import Report, _lines, _print
+from ndpp.customers.store import FORMAT
 
 REPORTS = {
     "numbers and names": Report({}, Table(("item", "score"), [("tea", 0.5), ("tomato sauce", 12345), ("ale", None)])),
@@ -75,3 +78,12 @@ def test_a_file_of_another_kind_is_not_overwritten(call, models, monkeypatch, th
     assert done.code == 1
     assert "would overwrite" in done.err
     assert (models / there).read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", ["customers", "a model"])
+def test_a_file_is_known_by_a_header_of_any_length(tmp_path, kind):
+    """The fields of the header are in any order, so that the one that tells may be its last."""
+    fields = {"report": "x" * 9000, "format": FORMAT if kind == "customers" else "ndpp"}
+    header = json.dumps({"__metadata__": fields}).encode()
+    (tmp_path / "file").write_bytes(len(header).to_bytes(8, "little") + header)
+    assert kind_of(tmp_path / "file") == kind

@@ -301,7 +301,10 @@ def kind_of(path: Path) -> str | None:
         return None
     with open(path, "rb") as file:
         start = file.read(4096)
-    if start[6:9] == b"\0\0{":  # safetensors: the length of a header in JSON comes first
+        is_safetensors = start[6:9] == b"\0\0{"  # the length of a header in JSON comes first
+        if is_safetensors:
+            start += file.read(int.from_bytes(start[:8], "little"))  # all of the header, whose fields are in any order
+    if is_safetensors:
         return "customers" if CUSTOMERS.encode() in start else "a model"
     marks = {b"PAR1": "a Parquet table", b"\x1f\x8b": "a gzip file"}
     found = next((kind for mark, kind in marks.items() if start.startswith(mark)), None)
