@@ -14,6 +14,13 @@ from ndpp_experiments.record import markdown_table, on_machine
 
 Record = dict[str, Any]
 TITLES = {"uk_retail": "UK Retail", "foodcom": "Food.com"}
+LISTS = {
+    "first_ms": "the first list, from the file that `ndpp fit` writes", "first_prepared_ms": "from one that `ndpp prepare` writes",
+    **{f"{ranking}_given_{n}_ms": f"`{ranking}`, {n} given" for ranking in ("continuation", "completion", "lift") for n in (1, 2, 3)},
+    **{f"{ranking}_bulk_ms": f"`{ranking}`, a basket of thousands" for ranking in ("continuation", "completion", "lift")},
+    "inclusions_given_2_ms": "`inclusion_probabilities(given=…)`, 2 given",
+}  # fmt: skip
+"""What is measured of lists, by its name in the record."""
 
 
 def _milliseconds(value: float) -> str:
@@ -61,6 +68,16 @@ def completions(found: Record) -> str:
             f"{duration(median(asked))} (median), {duration(max(asked))} at most. In Python, `law.sample(1, given=…, size=8)` takes "
             f"{duration(calls[0])} the first time and {duration(median(calls))} (median) after that."
         )
+    for name, own in found.get("lists", {}).items():
+        runs = {run["version"]: run for run in own["runs"]}
+        both = [runs[version] for version in ("before", "now") if version in runs]
+        lines = [[title, *(_milliseconds(run[key]) for run in both)] for key, title in LISTS.items()]
+        about = (
+            f"Lists of ten from the default model of {TITLES[name]}, CPU time of one core, medians of {both[-1]['baskets']} baskets; of "
+            f"{both[-1]['lists']:,} lists {both[-1]['differ']} differ from those of the full sum. {on_machine(own['machine'])}."
+        )
+        header = ["what", *("before, in the same run" if run["version"] == "before" else "now" for run in both)]
+        parts += [about, markdown_table(header, lines)]
     return "\n\n".join(parts) + "\n"
 
 
