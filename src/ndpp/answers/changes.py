@@ -21,7 +21,7 @@ def changes(model: object, old: object, *, n: int = 10) -> Changes:
     """Return what has changed since an ``old`` version of a model: of each kind, the ``n`` largest changes.
 
     Items are matched by their labels, and ordered by the change of √P(a), to which sampling adds the same noise whatever P(a) is. Missions
-    are compared where the components of both models correspond, as after :func:`ndpp.update`; a new fit has others.
+    are compared where the components of both models correspond, as after :func:`ndpp.learning.update`; a new fit has others.
 
     Examples
     --------
