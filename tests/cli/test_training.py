@@ -136,7 +136,7 @@ def test_what_an_interrupted_training_prints_makes_a_model(call, models, tmp_pat
     assert not (tmp_path / "the model.ndpp-part").exists()
     about = ndpp.load_metadata(tmp_path / "the model")
     assert (about["model"], about["epochs"]) == (ESTIMATORS[model].__name__, 1)
-    best = call("recommend", "the model", "--given", "tea", "--number", 3, "--json")
+    best = call("recommend", "the model", "--given", "tea", "--number", 3, "--staples", "--json")
     assert (best.code, len(best.json["recommendations"][0])) == (0, 3)
 
 

@@ -35,8 +35,9 @@ def shares(values: AnyArray) -> FloatArray:
 
 
 def logit(p: FloatArray) -> FloatArray:
-    """Return the logarithms of odds."""
-    return np.asarray(np.log(p) - np.log1p(-p))
+    """Return the logarithms of odds, infinite for probabilities of 0 and 1."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(p) - np.log1p(-p))
 
 
 def log1p(z: AnyArray) -> AnyArray:
