@@ -12,7 +12,7 @@ from dataclasses import asdict, is_dataclass
 from html import escape
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -29,7 +29,7 @@ NAME_WIDTH = 40
 
 
 class NamedLabel(str):
-    """The label of an item, with the name that people read in its place: everything else takes it for the label.
+    """The label of an item, with the name that people read in its place, and its picture: everything else takes it for the label.
 
     Examples
     --------
@@ -38,17 +38,18 @@ class NamedLabel(str):
     (True, 'Whole milk', 'Whole milk (4710908)', 'tea')
     """
 
-    __slots__ = ("name",)
+    __slots__ = ("name", "picture")
     name: str
+    picture: str | None
 
-    def __new__(cls, label: str, name: str) -> NamedLabel:
-        """Return the label, with a name."""
+    def __new__(cls, label: str, name: str, picture: str | None = None) -> NamedLabel:
+        """Return the label, with a name, which is the label again where there is a picture alone."""
         made = super().__new__(cls, label)
-        made.name = name
+        made.name, made.picture = name, picture
         return made
 
-    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
-        return str(self), self.name
+    def __getnewargs__(self) -> tuple[str, str, str | None]:  # type: ignore[override]
+        return str(self), self.name, self.picture
 
     def __deepcopy__(self, memo: object) -> NamedLabel:
         return self
@@ -59,25 +60,30 @@ def called(item: object) -> str:
     return item.name if isinstance(item, NamedLabel) else str(item)
 
 
+def has_name(item: object) -> TypeGuard[NamedLabel]:
+    """Return whether an item has a name that is not its label."""
+    return isinstance(item, NamedLabel) and item.name != item
+
+
 def in_full(value: object) -> str:
     """Return a value as tables for people have it: an item by its name and its label."""
-    return f"{value.name} ({value})" if isinstance(value, NamedLabel) else str(value)
+    return f"{value.name} ({value})" if has_name(value) else str(value)
 
 
-def names_in(value: object) -> dict[str, str]:
-    """Return the names of all items in dictionaries and lists, by label."""
+def labels_in(value: object) -> dict[str, NamedLabel]:
+    """Return all items with a name or a picture in dictionaries and lists, by label."""
     if isinstance(value, NamedLabel):
-        return {str(value): value.name}
+        return {str(value): value}
     parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    return {
-        label: name for part in parts if not isinstance(part, float | int) for label, name in names_in(part).items()
-    }
+    return {label: one for part in parts if not isinstance(part, float | int) for label, one in labels_in(part).items()}
 
 
 def with_names(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an answer with the names of its items, by label, if any of them has one."""
-    names = names_in(data)
-    return {**data, "names": names} if names else data
+    """Return an answer with the names of its items, and with their pictures, by label, if any of them has one."""
+    found = labels_in(data)
+    names = {label: one.name for label, one in found.items() if has_name(one)}
+    pictures = {label: one.picture for label, one in found.items() if one.picture}
+    return {**data, **({"names": names} if names else {}), **({"pictures": pictures} if pictures else {})}
 
 
 class Table(NamedTuple):
@@ -99,9 +105,9 @@ class Table(NamedTuple):
         for title, values in zip(self.header, zip(*self.lines)):
             header.append(title)
             columns.append(values)
-            if any(isinstance(value, NamedLabel) for value in values):
+            if any(map(has_name, values)):
                 header.append("name" if title == "item" else f"{title}_name")
-                columns.append([value.name if isinstance(value, NamedLabel) else None for value in values])
+                columns.append([value.name if has_name(value) else None for value in values])
         return Table(header, list(zip(*columns))) if len(header) > len(self.header) else self
 
     def to_csv(self) -> str:

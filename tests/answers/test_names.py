@@ -13,7 +13,7 @@ import ndpp
 from ndpp import answers
 from ndpp._show import NamedLabel, called, in_full
 from ndpp.datasets import shelf_kernel
-from ndpp.errors import InvalidInputError, UnknownLabelError
+from ndpp.errors import DataWarning, InvalidInputError, UnknownLabelError
 
 NAMES = {"pasta": "Penne", "pesto": "Penne", "bread": "Rye bread", "rolls": "Rye rolls", "tea": "tea"}
 ROWS = "".join(f"{item},{NAMES.get(item, '')},{item[0]},{len(item)}\n" for item in shelf_kernel().labels or ())
@@ -62,6 +62,47 @@ def test_items_are_found_by_label_or_name(shelf, name):
     boosted = answers.recommend(shelf, ["tea"], boost={name: 0}, n=12)
     assert "bread" not in [one.item for one in boosted.items]
     assert answers.why(shelf, ["tea"], name).item == "bread"
+
+
+PICTURES = {
+    "bread": "https://shop.example:8080/a/bread%20.jpg?w=96&h=96", "jam": "jars/straw berry.jpg", "tea": "http://cdn.example/tea.webp",
+    "rice": "javascript:alert(1)", "pasta": "//elsewhere.example/x.png", "pesto": "../secret.png", "rolls": "C:\\pictures\\rolls.png",
+    "coffee": "https://user:word@shop.example/c.png", "butter": "https://shop.example;script-src/c.png",
+    "noodles": "data:image/png;base64,AA",
+}  # fmt: skip
+GOOD = {label: PICTURES[label] for label in ("bread", "jam", "tea")}
+
+
+def pictured(columns: str = "name,picture") -> answers.ItemTable:
+    rows = "".join(f'{item},{NAMES.get(item, "")},"{place}"\n' for item, place in PICTURES.items())
+    with pytest.warns(DataWarning, match="left out 7 pictures, such as .*; a picture is an address, such as https://"):
+        return answers.ItemTable.read(io.StringIO(f"item,{columns}\n{rows}"), shelf_kernel())
+
+
+def test_pictures_are_told_beside_names_and_nothing_else_passes_for_one(tmp_path):
+    table = pictured()
+    assert {label: one for label, one in zip(table.law.labels, table.pictures) if one} == GOOD
+    assert table.hosts == ["http://cdn.example", "https://shop.example:8080"]
+    assert "picture" not in {*table.categories, *table.numbers}
+    ndpp.save(table.law, tmp_path / "m", metadata=table.attach())
+    again = answers.Prepared(ndpp.load(tmp_path / "m"), metadata=ndpp.load_metadata(tmp_path / "m"))
+    assert again.table.hosts == table.hosts  # what a file says is judged again
+    found = answers.recommend(again, ["butter"], n=11, staples=True)
+    assert found == answers.recommend(again.law, ["butter"], n=11, staples=True)
+    told = json.loads(found.to_json())
+    assert told["pictures"] == GOOD
+    assert "tea" not in told["names"]  # a picture alone is no name
+    assert ("tea" in repr(found)) > ("tea (tea)" in repr(found))
+    for copied in (copy.deepcopy(again.labels), pickle.loads(pickle.dumps(again.labels))):
+        assert [getattr(one, "picture", None) for one in copied] == [GOOD.get(one) for one in copied]
+
+
+def test_a_table_of_pictures_alone_has_no_names():
+    found = answers.search(answers.Prepared(shelf_kernel(), pictured("kind,picture")), "tea")
+    told = json.loads(found.to_json())
+    assert told["pictures"] == {"tea": PICTURES["tea"]}
+    assert "names" not in told
+    assert found.to_frame().columns.tolist() == ["id", "item", "probability"]
 
 
 def test_a_name_of_several_items_is_refused_with_their_labels(shelf):

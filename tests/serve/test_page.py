@@ -14,6 +14,7 @@ import pytest
 import ndpp
 from ndpp.answers import ItemTable
 from ndpp.baskets.orders import Orders
+from ndpp.datasets import shelf_kernel
 from ndpp.serve.app import create_app
 from ndpp.serve.model import Served, Settings
 from patience import HANG_SECONDS
@@ -23,6 +24,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no browser: install Debian's package chromium")
 expect = playwright.expect
+DRAWING = '<svg xmlns="http://www.w3.org/2000/svg" width="96" height="96"><circle cx="48" cy="48" r="40"/></svg>'
 PATIENCE = 1000 * HANG_SECONDS
 """Milliseconds after which the browser gives up what hangs."""
 expect.set_options(timeout=PATIENCE)
@@ -747,6 +749,39 @@ def test_names_are_shown_beside_codes_and_found(browser, mixture, tmp_path):
         expect(page.locator("#other bdi")).to_have_text(f"{named('rice')} {codes['rice']}")
         filled(page)
         assert errors == []
+        page.close()
+
+
+def test_pictures_stand_beside_names_and_those_that_do_not_load_leave_their_frames(browser, tmp_path):
+    """Of a folder and of a host of the table; the names stand in line, whatever becomes of the pictures."""
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a loaf.svg").write_text(DRAWING)
+    rows = 'bread,a loaf.svg\nbutter,https://shop.example/butter.svg\ntea,gone.png\njam,"https://shop.example/a<b>"jam.png"\n'
+    (tmp_path / "products.csv").write_text(f"item,picture\n{rows}")
+    ndpp.save(shelf_kernel(), tmp_path / "m")
+    settings = Settings(tmp_path / "m", table=tmp_path / "products.csv", pictures=tmp_path / "photos")
+    with serving(create_app(settings)) as url:
+        page, errors = browser.new_page(reduced_motion="reduce"), []
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.route("https://shop.example/**", lambda route: (
+            route.fulfill(body=DRAWING, content_type="image/svg+xml") if "butter" in route.request.url else route.abort()))  # fmt: skip
+        page.set_default_timeout(PATIENCE)
+        page.goto(f"{url}/#product?item=bread")  # the title is there before any answer has told a picture
+        expect(page.get_by_alt_text("bread", exact=True)).to_have_js_property("naturalWidth", 96)
+        page.goto(f"{url}/")
+        rows = page.locator("#next .row")
+        expect(rows.filter(has_text="bread").locator("img")).to_have_js_property("naturalWidth", 96)
+        expect(rows.filter(has_text="butter").locator("img")).to_have_js_property("naturalWidth", 96)
+        expect(page.locator("#next img")).to_have_count(2)
+        expect(rows.locator(".picture")).to_have_count(10)
+        assert len({row.bounding_box()["x"] for row in rows.locator("bdi").all()}) == 1
+        sizes = {
+            (box["width"], box["height"]) for box in (one.bounding_box() for one in rows.locator(".picture").all())
+        }
+        assert sizes == {(48, 48)}
+        page.get_by_role("combobox", name="Add an item").fill("bread")
+        expect(page.get_by_role("option").first.locator("img")).to_have_js_property("naturalWidth", 96)
+        assert all("404" in error or "ERR_FAILED" in error for error in errors), errors
         page.close()
 
 

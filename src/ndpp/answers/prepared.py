@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ndpp._show import NamedLabel, called
+from ndpp._show import called, has_name
 from ndpp._types import FloatArray, IntArray, cached_property
 from ndpp._validation import check_items, check_values
 from ndpp.answers.atlas import draw_map
@@ -166,7 +166,7 @@ class Prepared:
         """The items of each name, without case and accents."""
         found: dict[str, list[int]] = {}
         for i, label in enumerate(self.labels or ()):
-            if isinstance(label, NamedLabel):
+            if has_name(label):
                 found.setdefault(folded(label.name), []).append(i)
         return found
 
@@ -335,4 +335,4 @@ def _orders(metadata: Mapping[str, Any]) -> float | None:
 
 def _searched(item: Item) -> str:
     """Return what a search looks at: the name of an item, if it has one, and its label."""
-    return f"{item.name} {item}" if isinstance(item, NamedLabel) else str(item)
+    return f"{item.name} {item}" if has_name(item) else str(item)

@@ -1,4 +1,4 @@
-"""A table of the items: their names for people, and limits in words, ``dairy=1..2`` or ``price<=20``.
+"""A table of the items: their names for people, their pictures, and limits in words, ``dairy=1..2`` or ``price<=20``.
 
 The command, the service and notebooks read it here. A model file may hold one in its metadata, by label, so that it stays right when items
 enter and leave.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 import zlib
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
@@ -24,7 +25,7 @@ from ndpp.baskets.files import name_of
 from ndpp.baskets.frames import PathOrFile
 from ndpp.baskets.groups import read_columns
 from ndpp.baskets.labels import many
-from ndpp.errors import InvalidInputError, similar
+from ndpp.errors import DataWarning, InvalidInputError, similar
 from ndpp.laws.limits import Limit
 
 NAME, PICTURE = "name", "picture"
@@ -34,6 +35,8 @@ ATTACHED = "item_table"
 FORMS = "NAME=2, NAME=1..2, NAME<=2 or NAME>=1"
 LEAST_CODE = 5
 """The least number of digits of codes that are all of one length."""
+_PICTURE = re.compile(r"(?P<host>https?://[A-Za-z0-9.-]+(:[0-9]+)?)/[^\s\\]+|(?!/|.*\.\.)[^:?#\\\x00-\x1f]+")
+"""An address on the web, or a path in a folder of pictures."""
 _COMMA = re.compile(r"-?[0-9]+(,([0-9]{1,2}|[0-9]{4,}))?")  # 1,234 may be a thousand
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 _LIMIT = re.compile(
@@ -62,7 +65,7 @@ class Statistic(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ItemTable:
-    """What a table says about the items of a law: their names, and columns of numbers, such as prices, and of words, such as categories.
+    """What a table says about the items of a law: names, pictures, and columns of numbers, such as prices, and of words, such as kinds.
 
     Attributes
     ----------
@@ -91,8 +94,13 @@ class ItemTable:
         cls, source: PathOrFile, law: Catalogued, *, ids: bool = False, item: str = "item", encoding: str | None = None
     ) -> ItemTable:
         """Read a CSV, TSV or Parquet table, with the labels of items in its column ``item`` (or another), with ``ids`` their ids."""
-        labels = None if ids else law.labels
-        return cls(law, read_columns(source, law.n_items, labels, item=item, encoding=encoding), name_of(source))
+        labels, name = None if ids else law.labels, name_of(source)
+        found = cls(law, read_columns(source, law.n_items, labels, item=item, encoding=encoding), name)
+        if lost := [word for word in found.columns.get(PICTURE, ()) if word and not _PICTURE.fullmatch(word)]:
+            rule = "a picture is an address, such as https://shop.example/tea.jpg, or a path in the folder of pictures"
+            text = f"{name}: left out {many(len(lost), 'picture')}, such as {lost[0]!r}; {rule}"
+            warnings.warn(text, DataWarning, stacklevel=2)
+        return found
 
     @classmethod
     def attached(cls, metadata: Mapping[str, Any], law: Catalogued) -> ItemTable | None:
@@ -114,11 +122,26 @@ class ItemTable:
 
     @cached_property
     def labels(self) -> tuple[str, ...] | None:
-        """The labels of the law, those of items with a name with it."""
-        if self.law.labels is None or NAME not in self.columns:
+        """The labels of the law, those of items with a name or a picture with both."""
+        if self.law.labels is None or not {NAME, PICTURE} & self.columns.keys():
             return self.law.labels
-        both = zip(self.law.labels, self.columns[NAME])
-        return tuple(label if name in (None, label) else NamedLabel(label, name) for label, name in both)
+        names = self.columns.get(NAME, self.law.labels)
+        return tuple(
+            label if name in (None, label) and not picture else NamedLabel(label, name or label, picture)
+            for label, name, picture in zip(self.law.labels, names, self.pictures)
+        )
+
+    @cached_property
+    def pictures(self) -> list[str | None]:
+        """Where the picture of each item is: an address on the web, or a path in a folder of pictures."""
+        words = self.columns.get(PICTURE, [None] * self.law.n_items)
+        return [word if word and _PICTURE.fullmatch(word) else None for word in words]
+
+    @cached_property
+    def hosts(self) -> list[str]:
+        """Where pictures on the web come from, such as https://shop.example."""
+        found = (_PICTURE.fullmatch(word) for word in {word for word in self.pictures if word})
+        return sorted({one["host"] for one in found if one and one["host"]})
 
     @property
     def _countable(self) -> dict[str, list[str | None]]:

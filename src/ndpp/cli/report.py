@@ -14,7 +14,7 @@ import typer
 import ndpp
 from ndpp import answers
 from ndpp._atomic import write_text
-from ndpp._show import NamedLabel, called, printable
+from ndpp._show import called, has_name, printable
 from ndpp._types import FloatArray, IntArray
 from ndpp.answers.records import Pairs
 from ndpp.baskets.orders import Orders
@@ -118,7 +118,7 @@ def contents(own: answers.Prepared, *, observed: IntArray | None = None) -> dict
 
 def _label(item: object) -> str:
     """Return the label of an item that has a name, in its place or beside it."""
-    return printable(item) if isinstance(item, NamedLabel) else ""
+    return printable(item) if has_name(item) else ""
 
 
 def size_columns(model: FloatArray, observed: IntArray | None = None) -> list[dict[str, Any]]:

@@ -55,6 +55,9 @@ def serve(
         str | None, o.file("File of customers, for personal recommendations; with one model only.")
     ] = None,
     since: Annotated[Path | None, o.file(SINCE, kind="MODEL")] = None,
+    pictures: Annotated[
+        Path | None, o.file("Folder of the pictures that the table of the items names.", kind="FOLDER")
+    ] = None,
 ) -> None:
     """Serve a model, or several: a page to explore it, and an HTTP service to use it.
 
@@ -66,6 +69,7 @@ def serve(
     Examples:
       ndpp serve model.safetensors
       ndpp serve model.safetensors --category-of categories.csv --table products.csv
+      ndpp serve model.safetensors --table products.csv --pictures photos
       ndpp serve model.safetensors --boost factors.csv --customers shop.customers
       ndpp serve shop.safetensors online.safetensors
       ndpp serve tonight.safetensors --since lastweek.safetensors
@@ -80,7 +84,7 @@ def serve(
         raise InvalidInputError(f"anyone who reaches {host!r} could ask this server; name a token with --token-file")
     settings = Settings(
         models[0], host, port, token_file, workers, seconds, category_of, table, boost, customers, more=models[1:],
-        since=since,
+        since=since, pictures=pictures,
     )  # fmt: skip
     if callable(signal.getsignal(signal.SIGTERM)):
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the server ends by itself, and says nothing that is not JSON

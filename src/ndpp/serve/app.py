@@ -20,6 +20,7 @@ from fastapi.staticfiles import StaticFiles
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Scope
 
 import ndpp
 from ndpp import answers
@@ -40,6 +41,9 @@ from ndpp.serve.work import StoppingError, Work
 Text = Annotated[str, Query(max_length=LABEL_LENGTH)]
 Number = Annotated[int, Query(ge=1, le=RESULTS)]
 Flag = Annotated[bool, Query()]
+PICTURES = {".avif": "image/avif", ".gif": "image/gif", ".jpeg": "image/jpeg", ".jpg": "image/jpeg", ".png": "image/png",
+            ".svg": "image/svg+xml", ".webp": "image/webp"}  # fmt: skip
+"""What is served of a folder of pictures."""
 JSON_LINES = "application/x-ndjson"
 LINES: dict[str, Any] = {
     "description": "One JSON object per line.",
@@ -97,12 +101,28 @@ def create_app(
     app.include_router(health)
     app.include_router(pages.router)
     app.mount("/static", StaticFiles(directory=str(files("ndpp.serve") / "page")))
+    if settings.pictures is not None:
+        app.mount("/pictures", Pictures(directory=settings.pictures))
     for kind in (Exception, HTTPException, RequestValidationError, *problems.KINDS):
         app.add_exception_handler(kind, problems.answer)
     plain = app.openapi
     app.openapi = lambda: problems.documented(plain())  # type: ignore[method-assign]
     app.openapi()  # schemas of records are made now, not while the first request waits
     return Entrance(app, Guard(token, settings.host), counted)
+
+
+class Pictures(StaticFiles):
+    """The pictures of a folder, and nothing else that is in it: no page, no script."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """Return the picture of this path."""
+        kind = PICTURES.get(Path(path).suffix.lower())
+        if kind is None:
+            raise HTTPException(404)
+        found = await super().get_response(path, scope)
+        policy = "default-src 'none'; sandbox"  # an SVG file that is opened by itself runs nothing
+        found.headers.update({"content-type": kind, "content-security-policy": policy, "cache-control": "no-cache"})
+        return found
 
 
 async def ask(request: Request, answer: Callable[[Served], Record], *, slow: bool = False) -> Response:

@@ -71,6 +71,8 @@ class Settings(NamedTuple):
     """Further models, at /models/NAME/ as the first one is; the tables are for all of them."""
     since: str | Path | None = None
     """An earlier version of the first model, to say what has changed."""
+    pictures: str | Path | None = None
+    """A folder of pictures of the items, which is served at /pictures."""
 
     def by_name(self) -> dict[str, Settings]:
         """Return the settings of each model by its name, that of its file without the suffix; the first is what is served at /."""

@@ -12,10 +12,13 @@ from starlette.responses import FileResponse, HTMLResponse, Response
 
 import ndpp
 from ndpp.serve.choice import holder_of, place
+from ndpp.serve.gate import POLICY
 from ndpp.serve.model import NotReadyError
 
 DESCRIPTION = """Ask a model about baskets: what goes next and why, whole exact completions, how likely a basket is, what goes with
 what. Items are named by their labels (strings) or ids (integers). Every problem is an RFC 9457 document."""
+HOSTS = 20
+"""Most hosts of pictures that a header names one by one."""
 PAGE = Path(str(files("ndpp.serve") / "page"))
 router = APIRouter(include_in_schema=False)
 TEMPLATES = jinja2.Environment(
@@ -43,7 +46,10 @@ async def page(request: Request) -> Response:
         "here": request.scope.get("ndpp.model", names[0]),
         "since": holder.settings.since and Path(holder.settings.since).stem,
     }
-    return HTMLResponse(TEMPLATES.get_template("page.html").render(shown, version=ndpp.__version__))
+    table = holder.current.table
+    hosts = [] if table is None else table.hosts if len(table.hosts) <= HOSTS else ["https:", "http:"]
+    policy = {"content-security-policy": " ".join([POLICY, *hosts])}
+    return HTMLResponse(TEMPLATES.get_template("page.html").render(shown, version=ndpp.__version__), headers=policy)
 
 
 @router.get("/favicon.ico")

@@ -148,12 +148,13 @@ async def answer(request: Request, error: Exception) -> Response:
 
 
 def documented(openapi: dict[str, Any]) -> dict[str, Any]:
-    """Add to an OpenAPI document the schema of problem documents, and the names of the items that an answer is about."""
+    """Add to an OpenAPI document the schema of problem documents, and names and pictures of the items that an answer is about."""
     schemas = openapi["components"]["schemas"]
     schemas["Problem"] = Problem.model_json_schema()
-    text = "Names of the items of the answer, by label; left out where there are none."
-    names = {"type": "object", "additionalProperties": {"type": "string"}, "description": text}
-    for name, schema in schemas.items():
-        if name in ANSWERS:
-            schema["properties"]["names"] = names
+    told = {"names": "Names", "pictures": "Addresses of pictures, or paths below /pictures,"}
+    for field, what in told.items():
+        text = f"{what} of the items of the answer, by label; left out where there are none."
+        kind = {"type": "object", "additionalProperties": {"type": "string"}, "description": text}
+        for name in ANSWERS & schemas.keys():
+            schemas[name]["properties"][field] = kind
     return openapi

@@ -24,6 +24,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ndpp.answers.changes import check_in_common
 from ndpp.answers.records import names_of
+from ndpp.errors import InvalidInputError
 from ndpp.laws.files import load_header
 from ndpp.serve import problems
 from ndpp.serve.app import create_app
@@ -174,6 +175,8 @@ def run(settings: Settings) -> None:
         read_token(Path(settings.token_file))
     for path in settings.files:
         os.stat(path)
+    if settings.pictures is not None and not os.path.isdir(settings.pictures):
+        raise InvalidInputError(f"names a folder; {str(settings.pictures)!r} is none", argument="pictures")
     bound, failures = _listening(settings), list[Exception]()
     if settings.workers == 1:
 

@@ -1,6 +1,6 @@
 // The basket: what is in it, its address, and the parts that cards are made of.
 
-import { $, acting, ask, bar, bold, make, named, plain, quiet, say } from "./elements.js";
+import { $, acting, ask, bar, bold, make, named, picture, plain, quiet, say } from "./elements.js";
 import { items, shareOf, shown } from "./words.js";
 
 export const state = { basket: [], view: "basket", named: [] };
@@ -53,7 +53,7 @@ export const product = (item) => make("a", { href: productLink(item) }, named(it
 const plus = (item) => Object.assign(acting(item, "Add", make("button", { class: "plus", onclick: () => add(item) }, "+")),
   { disabled: state.basket.includes(item) });
 export const row = (item, words, part, why = null, tone = "") => make("li", { class: "row" },
-  make("div", {}, product(item), make("p", { class: "quiet" }, ...words), why, bar(part, { tone })), plus(item));
+  picture(item), make("div", {}, product(item), make("p", { class: "quiet" }, ...words), why, bar(part, { tone })), plus(item));
 export const rows = (list) => make("ul", { class: "rows" }, ...list);
 export const chip = (item, drop) => make("li", { class: "chip" }, product(item), acting(item, "Remove", make("button", { onclick: drop }, "✕")));
 export const tone = (missions, name) => (missions.length ? `m${missions.findIndex((one) => one.name === name) % 12}` : "");

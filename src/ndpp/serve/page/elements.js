@@ -1,6 +1,6 @@
 // Elements of the page. Labels reach the document as text and nothing else.
 
-import { hasName, learn, parts, readable, share, shown } from "./words.js";
+import { hasName, learn, parts, pictures, readable, share, shown } from "./words.js";
 
 export const $ = (id) => document.getElementById(id);
 
@@ -27,7 +27,7 @@ function about(item, element, tell) {
   return Object.assign(element, { item, tell });
 }
 function retell(fresh) {
-  if (fresh.length) for (const element of document.querySelectorAll("bdi, button")) if (fresh.some(([label]) => label === String(element.item))) element.tell?.();
+  if (fresh.length) for (const element of document.querySelectorAll("bdi, button, .picture")) if (fresh.some(([label]) => label === String(element.item))) element.tell?.();
 }
 
 export const named = (item) => {
@@ -35,6 +35,16 @@ export const named = (item) => {
   return about(item, element, () => {
     const [code, name] = parts(item), both = code ? [make("span", { class: "code" }, code), " ", name] : [name];
     element.replaceChildren(...(hasName(item) ? both.reverse() : both));
+  });
+};
+// The picture of an item, beside its name, which in a list says all there is to say: a frame of one size, which stays empty without a picture
+// that loads. A path is one in the server's folder of pictures; the server's Content-Security-Policy says which hosts there may be.
+export const picture = (item, isAlone = false) => {
+  const frame = make("span", { class: "picture" });
+  return about(item, frame, () => {
+    const place = pictures.get(String(item)), path = place && (/^https?:/.test(place) ? place : `pictures/${place.split("/").map(encodeURIComponent).join("/")}`);
+    frame.hidden = pictures.size === 0;
+    frame.replaceChildren(...(path ? [make("img", { src: path, alt: isAlone ? shown(item) : "", width: 96, height: 96, loading: "lazy", decoding: "async", onerror: (event) => event.target.remove() })] : []));
   });
 };
 export const briefly = (item) => make("bdi", { title: parts(item).join(" ").trim() }, parts(item)[1]);
@@ -82,7 +92,7 @@ export async function ask(path, body) {
     throw { detail: "The server does not answer.", retry: true };
   }
   const answer = await response.json().catch(() => ({ detail: `The server answered with status ${response.status}.` }));
-  retell(learn(answer.names));
+  retell(learn(answer));
   if (!response.ok) throw { ...answer, retry: response.status >= 500 };
   return answer;
 }
@@ -146,7 +156,7 @@ export function searchBox(id, label, { held, add, back }) {
     const found = answer.items.filter(({ item }) => !held().includes(item));
     list.replaceChildren(...found.map(({ item, probability }, i) => make("li", {
       role: "option", id: `${id}-option-${i}`, "aria-selected": "false", onmousedown: (event) => { event.preventDefault(); choose(item); } },
-      named(item), make("span", {}, share(probability)))));
+      picture(item), named(item), make("span", {}, share(probability)))));
     list.hidden = found.length === 0;
     input.setAttribute("aria-expanded", String(found.length > 0));
     say(found.length ? `${answer.total.toLocaleString("en")} found` : "Nothing found");

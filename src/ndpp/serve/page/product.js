@@ -1,6 +1,6 @@
 // The page of one product: how often it is bought, with what, instead of what, and on which missions.
 
-import { $, ask, bar, bold, fill, make, named, quiet, sizeChart } from "./elements.js";
+import { $, ask, bar, bold, fill, make, named, picture, quiet, sizeChart } from "./elements.js";
 import { fact, inSuch, likelihood, missionName, model, query, row, rows, shared, state, toggle, tone } from "./basket.js";
 import { isChosen } from "./context.js";
 import { average, median, often, share, shareOf } from "./words.js";
@@ -27,7 +27,7 @@ export function showProduct(afresh = false) {
   $("product-add").onclick = () => toggle(item);
   if (shownItem === item && !afresh) return;
   shownItem = item;
-  $("product-title").replaceChildren(named(item));
+  $("product-title").replaceChildren(picture(item, true), named(item));
   for (const place of ["product-facts", "product-sizes", "product-with", "product-instead", "product-missions"]) $(place).replaceChildren();
   const likely = likelihood([item]), related = shared(() => ask(`related?${query([item])}&n=8`));
   fill("product-facts", async () => [await likely(), await model()], ([answer, m]) => {

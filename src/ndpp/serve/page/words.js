@@ -33,9 +33,11 @@ export function often(x) {
 
 // The names of items, by label, that answers have told. What has no name is read by its label.
 const names = new Map();
+export const pictures = new Map();
 
-// Learn the names of an answer; return those that are new.
-export const learn = (told = {}) => Object.entries(told).filter(([label, name]) => names.get(label) !== name && names.set(label, name));
+// Learn the names and the pictures of an answer; return what is new.
+export const learn = (answer) => [[names, answer.names], [pictures, answer.pictures]].flatMap(([known, told = {}]) =>
+  Object.entries(told).filter(([label, text]) => known.get(label) !== text && known.set(label, text)));
 
 const CODE = /^(\d{4,}\S*)\s+(?=\S)/;
 
