@@ -73,6 +73,15 @@ def test_an_update_reports_what_changed(call, folder):
     )
 
 
+def test_orders_of_a_pipe_are_read_again_without_times_where_they_have_none(folder):
+    """Another process writes them: they are held, and read from their beginning."""
+    words = ["update", folder / "shop.safetensors", "-", "--from", "csv", "-o", folder / "new.safetensors", "--json"]
+    with open(folder / "tonight.csv", "rb") as piped:
+        done = end(spawn(*words, cwd=folder, stdin=piped))
+    assert done.code == 0, done.err
+    assert done.json["n_orders"] == 300
+
+
 def test_an_update_learns_context_anew_where_the_orders_have_it(call, tmp_path):
     """The model takes breakfast for that of store 1; tonight it is that of store 2, and of a new store 3 on Sunday."""
     plain = shop()

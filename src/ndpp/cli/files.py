@@ -105,12 +105,13 @@ class Source(NamedTuple):
     def read(self, target: str | HeldInput | None = None, **options: Any) -> Orders:
         """Return the orders; ``options`` are those of ``Orders.read``, and ``items``, a file of labels.
 
-        A ``target`` that is read again is passed.
+        A ``target`` that is read again is passed; it is read from its beginning.
         """
         how: dict[str, Any] = {**vars(self.reading), **options}
         format, time_format = how.pop("from_"), how.pop("time_format")
         how["basket"] = self.columns.basket
         target = self.target if target is None else target
+        rewind(target)
         self.check()
         if format is None and Path(self.path).suffix.lower() in JSON:
             raise InvalidInputError(f"{self.path!r} is JSON; baskets are read from text, CSV or Parquet (--from)")
