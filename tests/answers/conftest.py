@@ -40,6 +40,19 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple
         yield found
 
 
+@pytest.fixture(scope="session")
+def two(served: dict[str, tuple[Any, Path, str]]) -> Iterator[str]:
+    """The address of a server of two of them, which knows no customers."""
+    from ndpp.serve.app import create_app
+    from ndpp.serve.model import Settings
+    from servers import serving
+
+    mixture, named = served["mixture"][1], served["named"][1]
+    settings = Settings(mixture, category_of=mixture.parent / "categories.csv", more=[named])
+    with serving(create_app(settings)) as url:
+        yield url
+
+
 @pytest.fixture(params=list(LAWS))
 def model(request: pytest.FixtureRequest, served: Any, capsys: pytest.CaptureFixture[str]) -> Asked:
     """One of the models."""

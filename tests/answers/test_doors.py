@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -15,6 +16,7 @@ from doors import (
     CONDITIONS,
     LAWS,
     NAMES,
+    PICTURES,
     QUESTIONS,
     Asked,
     Condition,
@@ -85,6 +87,20 @@ def test_a_service_that_does_not_hear_a_condition_is_rejected(model: Asked, ques
 
 
 @pytest.mark.parametrize("model", ["named"], indirect=True)
+@pytest.mark.parametrize("question", [question for question in QUESTIONS if question.service], ids=str)
+def test_a_model_beside_another_answers_as_alone(model: Asked, question: Question, two: str):
+    beside, failures = replace(model, url=f"{two}/models/{model.name}"), []
+    for said in asked_of(model, question):
+        if takes("service", said) and not any(one.name in ("customer", "history") for one in said):  # of one model
+            for door in {"service", "batch"} & {*question.doors} if takes("batch", said) else {"service"}:
+                try:
+                    close(ask(beside, door, question, said), ask(model, door, question, said))
+                except AssertionError as error:
+                    failures.append(f"{door}, {' and '.join(map(str, said))}: {error!r}"[:600])
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("model", ["named"], indirect=True)
 @pytest.mark.parametrize("door", ["answers", "command", "service", "batch"])
 def test_every_door_tells_the_names_of_items_and_is_asked_by_them(model: Asked, door: str):
     question = next(one for one in QUESTIONS if one.batch is not None and door in one.doors)
@@ -93,5 +109,7 @@ def test_every_door_tells_the_names_of_items_and_is_asked_by_them(model: Asked, 
     assert not listed & {*BASKET, "coffee"}  # labels, of what is not in the basket
     assert found["names"].items() <= NAMES.items()
     assert listed - {"tea"} <= found["names"].keys()
+    assert PICTURES.keys() & listed <= found["pictures"].keys()
+    assert found["pictures"].items() <= PICTURES.items()
     by_label = answers.recommend(model.prepared, [*BASKET, "coffee"], n=6)
     assert [one["item"] for one in found["items"]] == [one.item for one in by_label.items]

@@ -26,6 +26,12 @@ from servers import post, trips
 BASKET = ["bread", "jam"]
 NAMES = {label: f"Fine {label}" for label in shelf_kernel().labels or () if label != "tea"}
 """What people call items, in the table that is part of the file of the model "named"; one item has no name."""
+PICTURES = {
+    label: f"https://shop.example/{label.replace(' ', '-')}.png" for label in ("bread", "tea", "pasta", "tomato sauce")
+}
+"""The pictures of some, in the same table."""
+TOLD = ("names", "pictures")
+"""What answers tell of items beside their labels."""
 CATEGORY_OF = {label: label[0] for label in shelf_kernel().labels or ()} | {"oat drink": "o"}
 """Categories by label, one of them of an item that no model knows."""
 HISTORY = [["tea", "jam"], ["tea", "rice"], ["tea", "jam", "butter"]]
@@ -71,8 +77,11 @@ def write_tables(folder: Path) -> None:
     """Write what commands and servers read."""
     rows = "".join(f"{item},{kind},{len(item)}.5\n" for item, kind in CATEGORY_OF.items())
     (folder / "products.csv").write_text(f"item,category,price\n{rows}")
-    rows = "".join(f"{item},{NAMES.get(item, '')},{kind},{len(item)}.5\n" for item, kind in CATEGORY_OF.items())
-    (folder / "named.csv").write_text(f"item,name,category,price\n{rows}")
+    rows = "".join(
+        f"{item},{NAMES.get(item, '')},{kind},{len(item)}.5,{PICTURES.get(item, '')}\n"
+        for item, kind in CATEGORY_OF.items()
+    )
+    (folder / "named.csv").write_text(f"item,name,category,price,picture\n{rows}")
     (folder / "categories.csv").write_text(
         "item,category\n" + "".join(f"{item},{name}\n" for item, name in CATEGORY_OF.items())
     )
@@ -247,7 +256,7 @@ def of_list(ranking: str | None, why: bool) -> Question:
         return {"best": list(found.labels), "scores": found.scores.tolist()}
 
     def read(printed: Any) -> dict[str, Any]:
-        shared = {name: printed[name] for name in ("ranking", "meaning", "names") if name in printed}
+        shared = {name: printed[name] for name in ("ranking", "meaning", *TOLD) if name in printed}
         return shared | {"items": printed["recommendations"][0]}
 
     words = ("recommend", "-n", 6, *(("--ranking", ranking) if ranking else ()), *(("--why",) if why else ()))
@@ -261,14 +270,13 @@ def of_reason(ranking: str) -> Question:
 
     def by_answers(model: Any, basket: list[str], said: dict[str, Any]) -> dict[str, Any]:
         found = told(answers.why(model, basket, "tea", ranking=ranking, **said))
-        return found | {"reason": {key: value for key, value in found.items() if key not in ("skipped", "names")}}
+        return found | {"reason": {key: value for key, value in found.items() if key not in ("skipped", *TOLD)}}
 
     words = ("recommend", "--only", "tea", "--why", "--ranking", ranking, "--support", 0)
     asked = {"item": "tea", "ranking": ranking}
 
     def read(printed: Any) -> dict[str, Any]:
-        names = {"names": printed["names"]} if "names" in printed else {}
-        return {"reason": printed["recommendations"][0][0], **names}
+        return {"reason": printed["recommendations"][0][0], **{name: printed[name] for name in TOLD if name in printed}}
 
     return Question(f"why by {ranking}", "r", by_answers, None, words, read, ("why", asked))
 

@@ -781,6 +781,10 @@ def test_pictures_stand_beside_names_and_those_that_do_not_load_leave_their_fram
         assert sizes == {(48, 48)}
         page.get_by_role("combobox", name="Add an item").fill("bread")
         expect(page.get_by_role("option").first.locator("img")).to_have_js_property("naturalWidth", 96)
+        page.get_by_role("combobox", name="Add an item").fill("tea")  # whose picture is not there
+        expect(page.get_by_role("option").first).to_contain_text("tea")
+        expect(page.get_by_role("option").locator("img")).to_have_count(0)
+        expect(page.get_by_role("option").locator(".picture").first).to_be_hidden()
         assert all("404" in error or "ERR_FAILED" in error for error in errors), errors
         page.close()
 

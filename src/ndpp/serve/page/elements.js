@@ -37,13 +37,12 @@ export const named = (item) => {
     element.replaceChildren(...(hasName(item) ? both.reverse() : both));
   });
 };
-// The picture of an item, beside its name, which in a list says all there is to say: a frame of one size, which stays empty without a picture
-// that loads. A path is one in the server's folder of pictures; the server's Content-Security-Policy says which hosts there may be.
+// The picture of an item, beside its name, which in a list says all there is to say: a frame of one size, which is empty without a picture
+// that loads, and is not shown where no other one in its list has any. A path is one in the server's folder of pictures.
 export const picture = (item, isAlone = false) => {
   const frame = make("span", { class: "picture" });
   return about(item, frame, () => {
     const place = pictures.get(String(item)), path = place && (/^https?:/.test(place) ? place : `pictures/${place.split("/").map(encodeURIComponent).join("/")}`);
-    frame.hidden = pictures.size === 0;
     frame.replaceChildren(...(path ? [make("img", { src: path, alt: isAlone ? shown(item) : "", width: 96, height: 96, loading: "lazy", decoding: "async", onerror: (event) => event.target.remove() })] : []));
   });
 };
