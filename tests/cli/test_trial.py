@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +70,20 @@ def test_later_orders_judge_what_was_fitted_to_earlier_ones(call, shop, tmp_path
     page.check_alone()
     for text in (said(found)["title"], said(found)["found"], f"from {after} on"):
         assert text in page.text
+
+
+def test_its_tables_fit_a_phone(call, shop, tmp_path):
+    playwright = pytest.importorskip("playwright.sync_api")
+    if shutil.which("chromium") is None:
+        pytest.skip("needs chromium")
+    assert call("try", shop / "orders.csv", "--minutes", 0, "-o", tmp_path / "t.html").code == 0
+    with playwright.sync_playwright() as engine:
+        browser = engine.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 390, "height": 844})
+        page.goto((tmp_path / "t.html").as_uri())
+        hidden = "boxes => boxes.map((box) => box.scrollWidth - box.clientWidth)"
+        assert page.locator(".scroll").evaluate_all(hidden) == [0, 0]
+        browser.close()
 
 
 def test_without_times_the_order_of_the_file_counts_and_it_is_said(call, shop, tmp_path):
