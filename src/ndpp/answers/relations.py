@@ -17,7 +17,7 @@ missing, P(a, b) ≤ ⅘ E(a, b), and this is much for items so alike: E(a, b) �
 share that have all missions in common. A high lift makes no substitute, whatever the missions: it is 4 at most. Substitutes are ordered by
 the correlation that ties make, Σ_c w_c Cov_c(a, b) / σ(a)σ(b). A pair is in one list: substitutes are no complements, although a mission
 may bring them together. Where it is known that the model was fitted to N baskets, so many must be missing that chance would not explain it,
-N (E(a, b) − P(a, b)) ≥ 5 √(N E(a, b)): what is said of rare items is not noise.
+N (E(a, b) − P(a, b)) ≥ 3 √(N E(a, b)): what is said of rare items is not noise.
 
 A kernel is one mission: E(a, b) = P(a)P(b), s = 1, and from the marginal kernel K = L(I + L)⁻¹, P(a, b) − P(a)P(b) = −K_ab K_ba. Items are
 complements if K_ab and K_ba have opposite signs, which only a nonsymmetric kernel allows, and substitutes if the signs agree.
@@ -43,7 +43,7 @@ MISSING = 0.2
 """The least part of the baskets that missions let substitutes share that is missing."""
 ALIKE = 0.1
 """The least part that is missing of those baskets that items of the same missions would share."""
-SURE = 5.0
+SURE = 3.0
 """Standard deviations of the number of baskets that missions let substitutes share, of which at least so many are missing."""
 SUBSTITUTE_LIFT = 4.0
 """The largest lift of substitutes."""
