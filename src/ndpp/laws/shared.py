@@ -312,7 +312,7 @@ class SharedTies(Mixture):
         rows = items if self.row_of is None else self.row_of[items]
         return np.asarray(self.masses()[:, items] / (1 + self.touched.tilted_odds(0.0, rows=rows)))
 
-    @property
+    @of_components
     def odds_alone(self) -> FloatArray:
         """The odds of each item without others of its row in each component, shape (C, n_items)."""
         return self.masses()
