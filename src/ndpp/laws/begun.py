@@ -13,8 +13,9 @@ N_c − U_c, is the parallel sum of (A_c*)⁻¹ and Zᵀ A_c* Z, and so at most 
 
 :meth:`Begun.best` scores the items with the largest first part until n of them may be listed, drops all items whose bound is below the
 score of the last of them or too small to be listed, replaces the bounds of the others by the second part in the components of the largest
-posterior, drops items again, and scores those that are left. Bounds are sums of tables in single precision, which are rounded up; every
-score that is returned is that of the full sum.
+posterior, drops items again, and scores those that are left. Bounds are sums of tables in single precision, which are rounded up. For few
+baskets, the tables of the components of the largest posterior are read, and the others count with the largest posterior t among them:
+Σ_c P(c | J) b_c ≤ t Σ_c b_c + Σ_c max(P(c | J) − t, 0) b_c. Every score that is returned is that of the full sum.
 """
 
 from __future__ import annotations
@@ -38,18 +39,20 @@ LEFT_OUT = 1e-12
 P_c(a ∈ S | J ⊆ S) are probabilities, so the error of a score is no larger."""
 EQUAL = 1e-9
 """Scores that agree to this relative precision may be equal but for rounding; both items are then scored."""
-GROUP, FEW = 32, 8
+GROUP, FEW = 32, 20
 """Components of the largest posterior, whose bounds are replaced before the others if there are more than a few items to judge."""
 PRODUCTS = 2**25
 """Entries of N_c x_j and N_cᵀ x_j in memory at a time, and of (I + R_c N_c R_cᵀ)⁻¹ (256 MB each)."""
-KEPT_BYTES, MOST_KEPT = 2**26, 16
+KEPT_BYTES, MOST_KEPT = 2**28, 16
 """Most bytes of N_c x_j and N_cᵀ x_j of single baskets that are kept."""
-CACHED = 2**16
-"""Entries of matrices N_c that are multiplied from both sides while they are in the cache (512 kB)."""
+CACHED, SHARED = 2**16, 2**20
+"""Entries of matrices N_c that are multiplied from both sides while they are in the cache (512 kB), and of those by many items (8 MB)."""
+TOP = 80
+"""Components of the largest posterior, in each of a few baskets, whose bounds are summed; the others count with the largest of theirs."""
 NO_BOUND = 1e150
 """Stands for a bound where there is none; its product with a derivative of 0 is 0."""
 ITEMS = 256
-"""Items whose second parts are computed at a time."""
+"""Rows whose items' second parts are computed at a time, in the cache."""
 MOST = 0.8
 """If more of the components matter, all are counted: then nothing has to be copied."""
 FLOOR = 1e-18
@@ -84,15 +87,27 @@ def started(forms: FloatArray, odds: FloatArray, noise: FloatArray) -> tuple[Flo
     scale = 1 / np.sqrt(1 + odds)
     scales = scale[:, :, None] * scale[:, None, :]
     inside = np.eye(odds.shape[1]) + scales * forms
-    sign, log_abs = np.linalg.slogdet(inside)
+    sign, log_abs, inverses = eliminated(inside)
     with np.errstate(divide="ignore"):
         log_mass = np.log(odds / (1 + odds)).sum(axis=1) + log_abs
-    inside[sign == 0] = np.eye(odds.shape[1])
-    inverses = inverted(inside)
     # A change δA of a matrix changes log det by tr A⁻¹δA.
     worst = np.abs(inside).max(axis=(1, 2), initial=0.0) * np.abs(inverses).sum(axis=(1, 2))
     errors = noise + (ROUNDING + noise) * worst
     return log_mass, np.where(sign > 0, errors.clip(max=1.0), np.inf), scales * inverses
+
+
+def eliminated(A: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the sign and log |det| of matrices (C, k, k), and the inverses of regular ones: in closed form for k = 1 and 2."""
+    if not 0 < A.shape[1] <= 2:
+        sign, log_abs = np.linalg.slogdet(A)
+        return sign, log_abs, inverted(np.where(sign[:, None, None] == 0, np.eye(A.shape[1]), A))
+    adjugate = np.ones_like(A)
+    if A.shape[1] == 2:
+        adjugate[:, 0, 0], adjugate[:, 1, 1] = A[:, 1, 1], A[:, 0, 0]
+        adjugate[:, 0, 1], adjugate[:, 1, 0] = -A[:, 0, 1], -A[:, 1, 0]
+    det = (A[:, 0] * adjugate[:, :, 0]).sum(axis=1)
+    with np.errstate(divide="ignore"):
+        return np.sign(det), np.log(np.abs(det)), adjugate / np.where(det == 0, 1.0, det)[:, None, None]
 
 
 def posteriors(log_mass: FloatArray, errors: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -108,13 +123,14 @@ def posteriors(log_mass: FloatArray, errors: FloatArray) -> tuple[FloatArray, Fl
 
 
 def products(q: FloatArray, N: FloatArray) -> FloatArray:
-    """Return N_cᵀ q_j and N_c q_j, shape (items, 2, C, r): every N_c is read from memory once."""
+    """Return N_cᵀ q_j and N_c q_j, shape (items, 2, C, r), in products with many matrices side by side."""
     C, r = N.shape[:2]
-    out, step = np.empty((len(q), 2, C, r)), max(1, CACHED // max(1, r * r))
+    out, step = np.empty((len(q), 2, C * r)), max(1, SHARED // max(1, r * r))
     for part in (slice(start, start + step) for start in range(0, C if len(q) else 0, step)):
-        for side, matrices in enumerate((N[part], N[part].swapaxes(1, 2))):
-            np.matmul(q, matrices, out=out[:, side, part].swapaxes(0, 1))
-    return out
+        beside = slice(part.start * r, min(part.stop, C) * r)
+        for side, matrices in enumerate((N[part].swapaxes(0, 1).reshape(r, -1), N[part].reshape(-1, r).T)):
+            np.matmul(q, matrices, out=out[:, side, beside])
+    return out.reshape(len(q), 2, C, r)
 
 
 def products_of_each(q: FloatArray, N: FloatArray) -> list[FloatArray]:
@@ -159,7 +175,7 @@ class Begun:
         noise = 10 * self.ties._state.errors  # a probability is a derivative of log Z, with a larger error
         self.sides = self._products()
         for i, places in enumerate(self.places):
-            forms = self._forms(0, places, self.q[places]).swapaxes(0, 1)
+            forms = np.moveaxis(self._forms(0, places, self.q[places]), 2, 0)
             contained, errors[i], inverses = started(forms, self.odds[:, places], noise)
             log_mass[i] += contained
             self.inverses.append(inverses)
@@ -178,10 +194,10 @@ class Begun:
         return kept.remember_many(rows, lambda new: products_of_each(self.q[np.searchsorted(self.distinct, new)], N))
 
     def _forms(self, side: int, places: IntArray, rows: FloatArray, which: Which = slice(None)) -> FloatArray:
-        """Return x_jᵀ N_c x_a, with ``side`` 1 x_aᵀ N_c x_j, of distinct items and rows, shape (places, components, rows)."""
-        out = np.empty((len(places), len(self.mixture.weights[which]), len(rows)))
+        """Return x_jᵀ N_c x_a, with ``side`` 1 x_aᵀ N_c x_j, of distinct items and rows, shape (places, rows, components)."""
+        out = np.empty((len(places), len(rows), len(self.mixture.weights[which])))
         for forms, j in zip(out, places.tolist()):
-            np.matmul(self.sides[j][side, which], rows.T, out=forms)
+            np.matmul(rows, self.sides[j][side, which].T, out=forms)
         return out
 
     @cached_property
@@ -209,13 +225,14 @@ class Begun:
         places, row_of = self.places[i], self.mixture.row_of
         if not len(places):
             return np.zeros(len(items))
-        rows, at = np.unique(items if row_of is None else row_of[items], return_inverse=True)
-        x = self.ties.all_rows[rows]
-        right, left = (self._forms(side, places, x, which).swapaxes(0, 1) for side in (0, 1))
-        explained = (left * (self.inverses[i][which] @ right)).sum(axis=1)
-        slopes = self.mixture.slope_table
-        shares = slopes[items] if isinstance(which, slice) else slopes[items[:, None], which]
-        return np.asarray(np.einsum("ac,ca->a", shares * self.posterior[i, which], explained[:, at]))
+        rows, at = (items, None) if row_of is None else np.unique(row_of[items], return_inverse=True)
+        x, inverses = self.ties.all_rows[rows], np.moveaxis(self.inverses[i][which], 0, 2)
+        right, left = (self._forms(side, places, x, which) for side in (0, 1))
+        explained = sum(
+            one * sum(share * other for share, other in zip(shares, right)) for one, shares in zip(left, inverses)
+        )
+        slopes = self.mixture.slope_table[items][:, which] * self.posterior[i, which]
+        return np.asarray(np.einsum("ac,ac->a", slopes, explained if at is None else explained[at]))
 
     def scores(self) -> FloatArray:
         """Return P(a ∈ S | J ⊆ S), shape (len(baskets), n_items), 0 for items of J and NaN for baskets that are not answered."""
@@ -226,11 +243,12 @@ class Begun:
         out, settled, row_of = self._first_parts(), self._is_settled(), self.mixture.row_of
         alone = self.mixture.weights @ self.mixture.inclusion_table.T
         by_row = np.arange(out.shape[1]) if row_of is None else np.argsort(row_of, kind="stable")
+        step = ITEMS * max(1, len(by_row) // len(self.ties.all_rows))
         least = LEFT_OUT * alone[alone > 0].min(initial=1.0) / self.posterior.shape[1]
         for i in np.flatnonzero([len(places) for places in self.places]).tolist():
             others, which = by_row[~settled[i, by_row]], self._components(i, least)
-            for start in range(0, len(others), ITEMS):
-                items = others[start : start + ITEMS]
+            for start in range(0, len(others), step):
+                items = others[start : start + step]
                 out[i, items] -= self._second_part(i, items, which)
         return out
 
@@ -253,26 +271,27 @@ class Begun:
         settled, out = self._is_settled(), np.zeros((len(self.baskets), self.mixture.n_items))
         out[self._settled[:2]] = self._settled[2]
         out[~(settled & asked.allowed)] = 0.0
-        pulls, posterior = self._pulls(), rounded_up(self.posterior)
-        first, room, slopes = posterior @ self.mixture.bound_tables.swapaxes(1, 2)
-        bounds = self._bound(first + room, slopes, pulls)
+        pulls, (sums, rest) = self._pulls(), self._sums()
+        slack = 1 + 2.0**-23 * (self.posterior.shape[1] + 8)  # their terms are not negative
         every = np.zeros(asked.allowed.shape)
         asked = asked._replace(n=min(asked.n, len(every)), unit=every + asked.unit, least=every + asked.least)
         for i, row in enumerate(out):
             able = asked.allowed & ~settled[i]
+            bounds = slack * (sums[:, i] + rest[i] * self.mixture.bound_totals)
             if asked.wanted is not None:
                 own = asked.wanted[i][able[asked.wanted[i]]]
                 row[own], able[own] = self._exactly(i, own), False
             for least in (asked.least, every) if self.baskets.sizes[i] else (every,):
-                self._list(i, row, able, (first[i], bounds[i], pulls[i]), asked._replace(least=least))
+                self._list(i, row, able, bounds, pulls[i], asked._replace(least=least))
                 if ((row > 0) & (row >= least)).any():
                     break
         return self._answered(out)
 
-    def _list(self, i: int, row: FloatArray, able: BoolArray, known: tuple[FloatArray, ...], asked: Best) -> None:
+    def _list(
+        self, i: int, row: FloatArray, able: BoolArray, bounds: FloatArray, pulls: FloatArray, asked: Best
+    ) -> None:
         """Score the ``able`` items that may be among the best that score the least; ``row`` has the scores of others."""
-        (first, bounds, pulls), k, least = known, asked.n, asked.least
-        guesses = np.where(able, first, row)
+        k, least, guesses = asked.n, asked.least, np.where(able, bounds[0], row)
         guesses = np.where(guesses >= least, guesses, 0.0) / asked.unit
         while True:  # guesses give way to scores until there are n that count
             top = np.argpartition(guesses, -k)[-k:]
@@ -284,26 +303,34 @@ class Begun:
             k = min(2 * k, len(guesses))
         worst = np.partition(guesses[top], -asked.n)[-asked.n]
         needed = np.maximum(worst * asked.unit * (1 - EQUAL), least)
-        items = self._contenders(i, np.flatnonzero(able & (bounds >= needed)), needed, pulls)
+        items = np.flatnonzero(able & (bounds[0] + bounds[1] + bounds[2] * pulls >= needed))
+        items = self._contenders(i, items, needed, bounds, pulls)
         row[items], able[items] = self._exactly(i, items), False
 
     def _exactly(self, i: int, items: IntArray) -> FloatArray:
         return np.asarray(self.mixture.inclusion_table[items] @ self.posterior[i] - self._second_part(i, items))
 
-    def _contenders(self, i: int, items: IntArray, least: FloatArray, pulls: FloatArray) -> IntArray:
+    def _contenders(
+        self, i: int, items: IntArray, least: FloatArray, bounds: FloatArray, pulls: FloatArray
+    ) -> IntArray:
         """Return the items that may score at least so much, as far as the components of the largest posterior tell."""
         if len(items) <= FEW:
             return items
-        which, left = np.argsort(-self.posterior[i])[:GROUP], rounded_up(self.posterior[i])
+        which = np.argsort(-self.posterior[i])[:GROUP]
         scores = self.mixture.inclusion_table[items] @ self.posterior[i] - self._second_part(i, items, which)
-        left[which] = 0.0
-        room, slopes = (self.mixture.bound_tables[k, items] @ left for k in (1, 2))
-        return np.asarray(items[scores + self._bound(room, slopes, pulls[items]) >= least[items]])
+        tables = self.mixture.bound_tables[1:, which[:, None], items]
+        room, slopes = bounds[1:, items] - self.posterior[i, which] @ tables
+        return np.asarray(items[scores + room + slopes * pulls[items] >= least[items]])
 
-    def _bound(self, room: FloatArray, slopes: FloatArray, pulls: FloatArray) -> FloatArray:
-        """Return bounds from sums in single precision, whose terms are not negative."""
-        slack = 1 + 2.0**-23 * (self.posterior.shape[1] + 8)
-        return np.asarray(slack * (np.float64(room) + np.float64(slopes) * pulls))
+    def _sums(self) -> tuple[FloatArray, FloatArray]:
+        """Return what bounds Σ_c P(c | J) times each of ``bound_tables``: sums in single precision, (3, len(baskets), n_items), and the
+        multiple of ``bound_totals`` that comes on top of those of each basket.
+        """
+        tables, shares, rest = self.mixture.bound_tables, self.posterior, np.zeros(len(self.baskets))
+        if TOP * len(rest) < shares.shape[1]:
+            which, others = np.split(np.argsort(-shares.max(axis=0)), [TOP * len(rest)])
+            tables, shares, rest = tables[:, which], shares[:, which], shares[:, others].max(axis=1)
+        return rounded_up((shares - rest[:, None]).clip(0.0)) @ tables, rest
 
     def _pulls(self) -> FloatArray:
         """Return Σ_j (x_jᵀ Z x_a)² of every basket and item; large if there is no Z."""

@@ -11,7 +11,7 @@ from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.errors import ZeroProbabilityError
 from ndpp.laws.begun import Begun, SharedTies, parts
-from ndpp.laws.law import NEGLIGIBLE_POSTERIOR, Law
+from ndpp.laws.law import Law
 from ndpp.laws.scoring import Best, Scoring, impossible, with_one_more
 from ndpp.linalg.logs import log_row_sums
 
@@ -66,8 +66,7 @@ class SharedTiesScoring(Scoring):
         out, possible = np.full((len(baskets), mixture.n_items), np.nan), np.flatnonzero(total[:, 0] > -np.inf)
         posterior, rest = np.exp(log_posterior[possible] - total[possible]), baskets[possible]
         ties = self._ties(mixture.touched_rows(rest)[0])[:, mixture.base.support]
-        probable = (posterior > NEGLIGIBLE_POSTERIOR).any(axis=0)
-        found = posterior[:, probable] @ mixture.odds_alone[probable] * mixture.by_item(ties)
+        found = posterior @ mixture.odds_alone * mixture.by_item(ties)
         at, items, scores = mixture.within_rows(rest, posterior, whole=True)
         found[at, items] = scores
         found[np.repeat(np.arange(len(rest)), rest.sizes), rest.indices] = 0.0

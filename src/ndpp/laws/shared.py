@@ -312,7 +312,7 @@ class SharedTies(Mixture):
         rows = items if self.row_of is None else self.row_of[items]
         return np.asarray(self.masses()[:, items] / (1 + self.touched.tilted_odds(0.0, rows=rows)))
 
-    @property
+    @of_components
     def odds_alone(self) -> FloatArray:
         """The odds of each item without others of its row in each component, shape (C, n_items)."""
         return self.masses()
@@ -362,24 +362,29 @@ class SharedTies(Mixture):
         found = self.masses() * self.by_item(rest * (1 + self.touched._forms * rest))
         return clip_probabilities(found, "inclusion probabilities")
 
-    # What begun baskets look up for every item and component, each of shape (n_items, C); see ndpp.laws.begun.
+    # What begun baskets look up for every item and component; see ndpp.laws.begun.
 
     @of_components
     def slope_table(self) -> FloatArray:
-        """The derivative of P_c(a ∈ S) by x_aᵀ N_c x_a."""
+        """The derivative of P_c(a ∈ S) by x_aᵀ N_c x_a, (n_items, C)."""
         return np.ascontiguousarray((self.masses() / self.by_item((1 + self.touched.tilted_odds(0.0)) ** 2)).T)
 
     @of_components
     def bound_tables(self) -> FloatArray:
-        """P_c(a ∈ S), by how much it may grow given items that do not pull a, and ``slope_table``, in single precision, (3, n_items, C).
+        """P_c(a ∈ S), by how much it may grow given items that do not pull a, and ``slope_table``, in single precision, (3, C, n_items).
 
         They are rounded up, so that they serve bounds.
         """
-        p, out = self.inclusion_table, np.empty((3, *self.slope_table.shape), np.float32)
-        room = np.ascontiguousarray(self.by_item(self.touched.gaps).T).clip(0.0)
-        for table, values in zip(out, (p, np.minimum(self.slope_table * room, 1 - p), self.slope_table)):
+        p, slopes, gaps = self.inclusion_table.T, self.slope_table.T, self.by_item(self.touched.gaps).clip(0.0)
+        out = np.empty((3, *gaps.shape), np.float32)
+        for table, values in zip(out, (p, np.minimum(slopes * gaps, 1 - p), slopes)):
             table[:] = rounded_up(values)
         return out
+
+    @of_components
+    def bound_totals(self) -> FloatArray:
+        """Their sums over the components, (3, n_items)."""
+        return np.asarray(self.bound_tables.sum(axis=1, dtype=np.float64))
 
     def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
         """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) for two lists of items that can occur, a ≠ b: what ties add to the missions."""
