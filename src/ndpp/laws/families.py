@@ -35,7 +35,7 @@ from ndpp.laws.mixture import checked_frame
 from ndpp.laws.part import ALL_GIVEN, Part, Parts
 from ndpp.laws.patterns import LARGE, FamilyGroups, Patterns, Touched, scaled, touch_weights
 from ndpp.laws.precision import say_precision
-from ndpp.laws.shared import FEATURES, KEPT, MOST_LOG, TABLES, SharedTies
+from ndpp.laws.shared import FEATURES, KEPT, MOST_LOG, SIZES, TABLES, SharedTies
 from ndpp.laws.support import take
 from ndpp.laws.tied import TiedMixture
 from ndpp.linalg.sizes import STEP
@@ -86,7 +86,7 @@ class FamilyMixture(SharedTies):
     _fields = "odds", "patterns", "base", "_kept", "catalogue", "frame"
     stored = (
         {"X", "W", "odds", "component_weights", "item_odds", "families", "states"},
-        {"weights", *KEPT, *TABLES, *FEATURES},
+        {"weights", *KEPT, *TABLES, *SIZES, *FEATURES},
     )
 
     @property
@@ -122,7 +122,7 @@ class FamilyMixture(SharedTies):
     @classmethod
     def _from_arrays(cls, arrays: dict[str, Any], header: ModelHeader) -> FamilyMixture:
         weights, magnitudes = arrays.pop("component_weights"), arrays.pop("weights", None)
-        kept = {name: arrays.pop(name) for name in (*KEPT, *TABLES, *FEATURES) if name in arrays}
+        kept = {name: arrays.pop(name) for name in (*KEPT, *TABLES, *SIZES, *FEATURES) if name in arrays}
         made = cls(**arrays, weights=weights, magnitudes=magnitudes, names=header.names, labels=header.labels)
         return made._keep(kept)
 

@@ -199,6 +199,11 @@ class Hooks(ABC):
         """Return the same distribution with what its first answers need at hand, for its file to keep: itself, if that is nothing."""
         return self
 
+    @property
+    def sizes_at_hand(self) -> bool:
+        """Whether the distributions of sizes, also those of sets with an item, were computed before."""
+        return False
+
     def normalized(self) -> Self:
         """Return the same distribution with its normalisers at hand, as files keep them; itself, if they are cheap."""
         return self
