@@ -281,7 +281,8 @@ class Hooks(ABC):
     @of_components
     def _is_rare(self) -> BoolArray:
         """Whether a component is hardly ever not empty."""
-        return (self.largest > 0) & (-np.expm1(-self.log_normalizers()) < MIN_NONEMPTY_PROBABILITY)
+        found = -np.expm1(-self.log_normalizers()) < MIN_NONEMPTY_PROBABILITY
+        return found & (self.largest > 0) if found.any() else found
 
     def _typical(self, c: int, parts: Parts) -> Part | SizedPart:
         """Return component c, if it is hardly ever not empty with odds raised so that it has about one item."""

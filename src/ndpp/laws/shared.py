@@ -141,7 +141,9 @@ class SharedTies(Mixture):
 
     def _keeping(self, kept: Mapping[str, FloatArray]) -> Self:
         """Return the same mixture, whose file keeps this, too, of what was computed before."""
-        return self._again(_kept={**self._kept, **{name: frozen(values) for name, values in kept.items()}})
+        known = {name: self._known[name] for name in ("_by_state",) if name in self._known}  # the memory of the odds
+        both = {**self._kept, **{name: frozen(values) for name, values in kept.items()}}
+        return self._again(_kept=both, _known=known)
 
     def _keep(self, arrays: dict[str, Any]) -> Self:
         """Return the same mixture with what a file has of what was computed before, and of features."""

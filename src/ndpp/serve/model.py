@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import logging
 import os
 import threading
@@ -139,6 +140,8 @@ class Served(Prepared):
             self.sizes = law.size_distribution()
         if law.sizes_at_hand:
             self._count_sizes()
+        with contextlib.suppress(OSError, TypeError, AttributeError):  # of glibc: pages that only loading needed
+            ctypes.CDLL(None).malloc_trim(0)
         threading.Thread(target=self._prepare_rest, args=(earlier,), name="ndpp-prepare", daemon=True).start()
 
     def _warm(self, item: int) -> None:
