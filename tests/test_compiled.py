@@ -66,7 +66,7 @@ CODE = """
 import test_compiled
 from ndpp.samplers.exact import eigenchain, eigenclock, spectral
 test_compiled.drawn({}), test_compiled.drawn({"size": 4})
-for function in (eigenchain._run, eigenchain._first, eigenclock._run, eigenclock._remaining, spectral._draw):
+for function in (eigenchain._run, eigenchain._first, eigenclock._run, eigenclock.remaining, spectral._draw):
     assert not function.overloads, function
 """
 

@@ -131,7 +131,7 @@ def test_the_integrand_of_clocks(case: Case):
                 right = np.array([float((mpmath.matrix([q_a]) * Z * mpmath.matrix([q_a]).T)[0]) for q_a in Q.tolist()])
                 rate = float(sum(Z[i, i] for i in range(len(B))))
             left_right = [np.ascontiguousarray(side[list(Y)]) for side in every]
-            f, H, f_right, found = eigenclock._remaining(x, *clock.eigen[:2], *left_right, np.zeros(len(Y)))
+            f, H, f_right, found = eigenclock.remaining(x, *clock.eigen[:2], *left_right, np.zeros(len(Y)))
             parts = [part[:K] + 1j * np.resize([*part[K:], *np.zeros(K)], K) for part in (f, *every[0], *every[1])]
             n = case.n_items
             forms = [(parts[1 + a] * parts[0] * parts[1 + n + a].conj()).sum().real for a in range(n)]

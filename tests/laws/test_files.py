@@ -29,6 +29,7 @@ from ndpp.laws.families import FamilyMixture
 from ndpp.laws.header import NO_DIGEST, digest, seal
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
+from ndpp.laws.part import Part
 from ndpp.laws.tied import TiedMixture
 
 
@@ -480,12 +481,24 @@ def test_a_prepared_mixture_answers_from_its_file(kind: str, tmp_path: Path, mon
         assert found.sample(20, given=[1], size=size, rng=0) == law.sample(20, given=[1], size=size, rng=0)
     assert np.allclose(found.inclusion_probabilities(given=[0]), law.inclusion_probabilities(given=[0]), atol=1e-12)
     monkeypatch.undo()
+    sizes, kept_sizes = law.size_distribution(), law.sizes_with([2, 0])
+    with monkeypatch.context() as patch:
+        patch.setattr(Part, "sizes", property(lambda part: pytest.fail("sizes were computed again")))
+        assert found.sizes_at_hand
+        np.testing.assert_allclose(found.size_distribution(), sizes, atol=1e-15)
+        np.testing.assert_allclose(found.sizes_with([2, 0]), kept_sizes, atol=1e-6)
+    other = found.framed(found.frame.weighted(found.weights[::-1]))  # sizes with an item are those of some weights
+    assert not other.sizes_at_hand
+    reversed_law = law.framed(law.frame.weighted(law.weights[::-1]))
+    np.testing.assert_allclose(other.sizes_with([2, 0]), reversed_law.sizes_with([2, 0]), atol=1e-12)
+    assert np.abs(other.sizes_with([2, 0]) - kept_sizes).max() > 1e-4
     rest = found.condition([2])
     assert not rest._kept  # another mixture has other components
+    np.testing.assert_allclose(rest.size_distribution(), law.condition([2]).size_distribution(), atol=1e-12)
     assert np.allclose(rest.inclusion_probabilities(), law.condition([2]).inclusion_probabilities(), atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["marginals", "rounding", "size_moments", "forms", "gaps"])
+@pytest.mark.parametrize("name", ["marginals", "rounding", "size_moments", "forms", "gaps", "sized_by"])
 def test_a_prepared_mixture_with_other_arrays_is_refused(name: str, tmp_path: Path):
     law = mixtures.tied("several", "generic").prepared()
     law._kept = {**law._kept, name: law._kept[name][..., :-1]}

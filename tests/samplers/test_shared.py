@@ -17,7 +17,7 @@ from ndpp.linalg.schur import condition_inner_with_background
 from ndpp.samplers import shared
 from ndpp.samplers.clock import Clock
 from ndpp.samplers.components import Counts, Union
-from ndpp.samplers.exact.eigenclock import EigenClock, _remaining
+from ndpp.samplers.exact.eigenclock import EigenClock, remaining
 from ndpp.samplers.exact.rows import LEFT, apply
 from ndpp.samplers.shared import TiedParts
 from ndpp.samplers.unions import independent_sizes
@@ -66,7 +66,7 @@ def log_contained(union: Union, J: np.ndarray) -> float:
     """Return log P(J ⊆ S) = log det(p + (1 − p)^½ q R qᵀ (1 − p)^½)_J."""
     eigen, p = union.clock.eigen, union.alone.odds[J] / (1 + union.alone.odds[J])
     left, right = eigen.sides(J)
-    f, applied = _remaining(0.0, *eigen[:2], left[:0], right[:0], np.empty(0))[0], np.empty_like(left)
+    f, applied = remaining(0.0, *eigen[:2], left[:0], right[:0], np.empty(0))[0], np.empty_like(left)
     for i, side in enumerate(left):
         apply(f, len(eigen.values), LEFT, side, applied[i])
     return np.linalg.slogdet(np.diag(p) + (applied @ right.T) * np.sqrt(np.outer(1 - p, 1 - p)))[1]

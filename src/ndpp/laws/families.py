@@ -24,7 +24,7 @@ import numpy as np
 from scipy import sparse
 
 from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Which
-from ndpp._validation import check_matrix, check_odds, owned
+from ndpp._validation import check_matrix, check_odds, frozen, owned
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels
 from ndpp.laws.catalogue import Catalogue
@@ -35,7 +35,7 @@ from ndpp.laws.mixture import checked_frame
 from ndpp.laws.part import ALL_GIVEN, Part, Parts
 from ndpp.laws.patterns import LARGE, FamilyGroups, Patterns, Touched, scaled, touch_weights
 from ndpp.laws.precision import say_precision
-from ndpp.laws.shared import FEATURES, KEPT, MOST_LOG, TABLES, SharedTies
+from ndpp.laws.shared import FEATURES, KEPT, MOST_LOG, SIZES, TABLES, SharedTies
 from ndpp.laws.support import take
 from ndpp.laws.tied import TiedMixture
 from ndpp.linalg.sizes import STEP
@@ -86,7 +86,7 @@ class FamilyMixture(SharedTies):
     _fields = "odds", "patterns", "base", "_kept", "catalogue", "frame"
     stored = (
         {"X", "W", "odds", "component_weights", "item_odds", "families", "states"},
-        {"weights", *KEPT, *TABLES, *FEATURES},
+        {"weights", *KEPT, *TABLES, *SIZES, *FEATURES},
     )
 
     @property
@@ -106,7 +106,9 @@ class FamilyMixture(SharedTies):
         patterns = Patterns.checked(families, states, item_odds, base.n_items)
         odds = check_odds(odds, "odds", of=("component", "state"), shape=(None, len(patterns.states)))
         n_items = len(patterns.odds)
-        self.odds, self.patterns, self.base, self._known, self._kept = owned(odds), patterns, base, {}, {}
+        by_state = np.vstack([odds.T, np.zeros((1, len(odds)), odds.dtype)])  # odds are a part of it
+        self.odds, self.patterns, self.base, self._kept = frozen(by_state)[:-1].T, patterns, base, {}
+        self._known = {"_by_state": by_state} if odds.dtype == np.float64 else {}
         self.catalogue = Catalogue(n_items, check_labels(labels, n_items))
         self.frame = checked_frame(weights, len(odds), names)
 
@@ -122,7 +124,7 @@ class FamilyMixture(SharedTies):
     @classmethod
     def _from_arrays(cls, arrays: dict[str, Any], header: ModelHeader) -> FamilyMixture:
         weights, magnitudes = arrays.pop("component_weights"), arrays.pop("weights", None)
-        kept = {name: arrays.pop(name) for name in (*KEPT, *TABLES, *FEATURES) if name in arrays}
+        kept = {name: arrays.pop(name) for name in (*KEPT, *TABLES, *SIZES, *FEATURES) if name in arrays}
         made = cls(**arrays, weights=weights, magnitudes=magnitudes, names=header.names, labels=header.labels)
         return made._keep(kept)
 
@@ -355,13 +357,20 @@ class FamilyMixture(SharedTies):
         """Σ_s a_cs r_is."""
         return self._over_states(self.patterns.odds)
 
+    @of_components
+    def lone_odds(self) -> FloatArray:
+        """The weight of exactly one item of a family: Σ_s a_cs Σ_i r_is, shape (C, F)."""
+        patterns, n = self.patterns, len(self.patterns.states)
+        totals = np.bincount(patterns.slots[patterns.families].ravel(), patterns.odds.ravel(), n + 1)[:n]
+        spread = sparse.csr_array((totals, (patterns.states, np.arange(n))), shape=(patterns.n_families, n))
+        return np.ascontiguousarray((spread @ self._by_state[:-1]).T)
+
     def _over_states(self, values: FloatArray) -> FloatArray:
         """Return Σ_s a_cs values_is, shape (C, n)."""
         slots = self.patterns.slots[self.patterns.families]
-        out = np.zeros((len(slots), len(self.odds)))
-        for k in range(slots.shape[1]):
-            out += self._by_state[slots[:, k]] * values[:, k, None]
-        return np.ascontiguousarray(out.T)
+        first, shape = np.arange(0, slots.size + 1, slots.shape[1]), (len(slots), len(self._by_state))
+        spread = sparse.csr_array((values.ravel(), slots.ravel(), first), shape=shape)
+        return np.ascontiguousarray((spread @ self._by_state).T)
 
     # -- mixtures again ------------------------------------------------------------------------------------------------------
 

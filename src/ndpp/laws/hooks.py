@@ -199,6 +199,11 @@ class Hooks(ABC):
         """Return the same distribution with what its first answers need at hand, for its file to keep: itself, if that is nothing."""
         return self
 
+    @property
+    def sizes_at_hand(self) -> bool:
+        """Whether the distributions of sizes, also those of sets with an item, were computed before."""
+        return False
+
     def normalized(self) -> Self:
         """Return the same distribution with its normalisers at hand, as files keep them; itself, if they are cheap."""
         return self
@@ -276,7 +281,8 @@ class Hooks(ABC):
     @of_components
     def _is_rare(self) -> BoolArray:
         """Whether a component is hardly ever not empty."""
-        return (self.largest > 0) & (-np.expm1(-self.log_normalizers()) < MIN_NONEMPTY_PROBABILITY)
+        found = -np.expm1(-self.log_normalizers()) < MIN_NONEMPTY_PROBABILITY
+        return found & (self.largest > 0) if found.any() else found
 
     def _typical(self, c: int, parts: Parts) -> Part | SizedPart:
         """Return component c, if it is hardly ever not empty with odds raised so that it has about one item."""

@@ -163,7 +163,8 @@ class Law(Hooks):
     def size_distribution(self, **conditions: Unpack[Conditions]) -> FloatArray:
         """Return P(|S| = k) for k = 0, 1, … up to the largest size."""
         law = self._under(**conditions)
-        found = (law._free_weights @ law._sizes)[: law.max_size + 1]
+        mean, found = law._free_weights @ law._sizes, np.zeros(law.max_size + 1)
+        found[: len(mean)] = mean[: len(found)]
         found[0] = 0.0 if law.nonempty else found[0]
         return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Self
 
@@ -13,7 +14,7 @@ from scipy import sparse
 from ndpp._types import AnyArray, FloatArray, IntArray, Which
 from ndpp._validation import clip_probabilities, frozen
 from ndpp.baskets import Baskets
-from ndpp.errors import InvalidInputError
+from ndpp.errors import InvalidInputError, PrecisionError
 from ndpp.laws.begun import Begun, rounded_up
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.changes import Alike, solved
@@ -33,6 +34,15 @@ KEPT = "marginals", "log_touched", "rounding", "size_moments"
 
 TABLES = "forms", "gaps"
 """x_aᵀ N_c x_a and the gaps of its bounds, in single precision: what lists of the best items need, which files keep since version 9."""
+
+SIZES = "sizes", "sizes_with", "sized_by"
+"""P_c(|S| = k), which take longest; P(a ∈ S, |S| = k), in single precision, and the ``_free_weights`` under which it is that."""
+
+MOST_SIZED = 10_000
+"""Most items for which files keep that."""
+
+SINGLE = TABLES[1], SIZES[1]
+"""What is kept in single precision."""
 
 NORMALIZERS = "log_normalizers"
 """log Z_c alone: what a file keeps at least of a mixture whose rows are items."""
@@ -84,9 +94,29 @@ class SharedTies(Mixture):
         return Law.facts(self) | {"n_components": str(len(self.weights)), "names": self.names}
 
     def prepared(self) -> Self:
-        """Return the same mixture with N_c, x_aᵀ N_c x_a and the moments of sizes of all components at hand. Nothing then takes O(C n r²)
-        before the first answer. Files keep them, 8 C r² + 12 C n bytes.
+        """Return the same mixture with N_c, x_aᵀ N_c x_a, and the moments and the distributions of sizes of all components at hand.
+        Nothing then takes O(C n r²) before the first answer. Files keep them, 8 C r² + 12 C n bytes and those of the sizes.
         """
+        made, kept = self._ready(), {}
+        with suppress(PrecisionError):  # answers that need sizes say so
+            every = np.arange(self.n_items if self.n_items <= MOST_SIZED else 0)
+            found = made._sizes, made._joint_sizes(every), made._free_weights
+            kept = dict(zip(SIZES, (found[0][:, : 1 + int(np.flatnonzero(found[0].any(axis=0))[-1])], *found[1:])))
+        return made._keeping(
+            {name: values.astype(np.float32 if name in SINGLE else np.float64) for name, values in kept.items()}
+        )
+
+    @property
+    def sizes_at_hand(self) -> bool:
+        """Whether the file keeps them, for these weights."""
+        return len(self._kept.get(SIZES[1], ())) == self.n_items and self._is_sized
+
+    @property
+    def _is_sized(self) -> bool:
+        return SIZES[2] in self._kept and np.allclose(self._kept[SIZES[2]], self._free_weights, rtol=1e-9, atol=0)
+
+    def _ready(self) -> Self:
+        """Return the same mixture with all of that but the distributions of sizes."""
         ties, C = self.touched, len(self.odds)
         state, moments = ties._state, self.size_moments(np.zeros(C), np.arange(C))
         found = state.N, state.log_z, state.errors, np.stack(moments), ties._forms, rounded_up(ties.gaps)
@@ -111,7 +141,9 @@ class SharedTies(Mixture):
 
     def _keeping(self, kept: Mapping[str, FloatArray]) -> Self:
         """Return the same mixture, whose file keeps this, too, of what was computed before."""
-        return self._again(_kept={**self._kept, **{name: frozen(values) for name, values in kept.items()}})
+        known = {name: self._known[name] for name in ("_by_state",) if name in self._known}  # the memory of the odds
+        both = {**self._kept, **{name: frozen(values) for name, values in kept.items()}}
+        return self._again(_kept=both, _known=known)
 
     def _keep(self, arrays: dict[str, Any]) -> Self:
         """Return the same mixture with what a file has of what was computed before, and of features."""
@@ -122,11 +154,14 @@ class SharedTies(Mixture):
             known |= dict.fromkeys(TABLES, (C, self.base.n_rows))
         if NORMALIZERS in arrays:
             known[NORMALIZERS] = (C,)
+        if any(name in arrays for name in SIZES):
+            width, n_sized = (arrays[name].shape for name in SIZES[:2])
+            known |= dict(zip(SIZES, ((C, width[-1]), (n_sized[0], n_sized[-1]), (C,))))
         for name, shape in known.items():
             if name not in arrays or arrays[name].shape != shape or not np.isfinite(arrays[name]).all():
                 raise InvalidInputError(f"{name} should be {shape} finite numbers; prepare the model again")
         made = self._keeping(
-            {name: np.asarray(arrays[name], np.float32 if name == TABLES[1] else np.float64) for name in known}
+            {name: np.asarray(arrays[name], np.float32 if name in SINGLE else np.float64) for name in known}
         )
         if any(name in arrays for name in FEATURES):
             ties, log_odds = (np.atleast_2d(arrays.get(name, 0.0)) for name in FEATURES)
@@ -172,7 +207,7 @@ class SharedTies(Mixture):
     # -- other items -----------------------------------------------------------------------------------------------------------
 
     def _as_ready(self, made: Self) -> Self:
-        return made.prepared() if self._is_prepared else made
+        return made._ready() if self._is_prepared else made
 
     def _inclusions_of(self, ids: IntArray) -> FloatArray:
         if "inclusion_table" in vars(self):
@@ -466,4 +501,12 @@ class SharedTies(Mixture):
         return self.largest - len(ids)
 
     # All components at once, and not one by one.
-    _some, _sizes, _joint_sizes, _log_whole_of = Law._some, Law._sizes, Law._joint_sizes, Law._log_whole_of
+    _some, _log_whole_of = Law._some, Law._log_whole_of
+
+    @of_components
+    def _sizes(self) -> FloatArray:
+        known = self._kept.get(SIZES[0])
+        return Law._sizes.compute(self) if known is None else known
+
+    def _joint_sizes(self, ids: IntArray) -> FloatArray:
+        return self._kept[SIZES[1]][ids].astype(np.float64) if self.sizes_at_hand else Law._joint_sizes(self, ids)

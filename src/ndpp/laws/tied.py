@@ -30,7 +30,7 @@ from ndpp.laws.mixture import checked_frame
 from ndpp.laws.mixture_scoring import TiedScoring
 from ndpp.laws.part import ALL_GIVEN, Part, Parts
 from ndpp.laws.precision import FREE, say_precision
-from ndpp.laws.shared import FEATURES, KEPT, NORMALIZERS, TABLES, SharedTies
+from ndpp.laws.shared import FEATURES, KEPT, NORMALIZERS, SIZES, TABLES, SharedTies
 from ndpp.linalg.logs import log_sum
 from ndpp.linalg.scaling import EPS, inverses, rounding_of
 from ndpp.linalg.sizes import ROUNDED, Coins
@@ -66,7 +66,10 @@ class TiedMixture(SharedTies):
 
     parametrisation = "tied"
     _fields = "odds", "base", "_kept", "catalogue", "frame"
-    stored = {"X", "W", "odds", "component_weights"}, {"support", "weights", NORMALIZERS, *KEPT, *TABLES, *FEATURES}
+    stored = (
+        {"X", "W", "odds", "component_weights"},
+        {"support", "weights", NORMALIZERS, *KEPT, *TABLES, *SIZES, *FEATURES},
+    )
 
     def __init__(self, odds: Any, base: LowRankKernel, weights: Any, *, names: Sequence[str] | None = None) -> None:
         odds = check_matrix(odds, "odds", shape=(None, base.n_items))

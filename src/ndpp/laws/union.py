@@ -33,8 +33,10 @@ from ndpp.linalg.schur import condition_inner_with_background, judged_minor
 from ndpp.linalg.size_law import (
     ZERO_WEIGHT,
     TiltedLaw,
+    error_given,
     inclusion_matrix,
     judged,
+    law_given,
     log_elementary,
     resolvent,
     rounding_error,
@@ -136,8 +138,9 @@ class WeighedSets(ItemRows):
         """
         law, error = self._law, self._free_error
         if given is not None and len(given):
-            law = tilted_law(self.coordinates, 1.0, given)
-            error = rounding_error(self.coordinates, 1.0, given) if law.log_weight > -np.inf else error
+            coords, R = self.coordinates, law.marginal
+            law = law_given(coords, R, law.log_weight, given)
+            error = error_given(coords, R, given, error) if law.log_weight > -np.inf else error
         say_precision(factor * error, FREE, stacklevel=4)
         return law
 

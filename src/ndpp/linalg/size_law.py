@@ -88,14 +88,19 @@ class TiltedLaw(NamedTuple):
 def tilted_law(coords: Coordinates, tilt: float, given: FloatArray | None = None) -> TiltedLaw:
     """Return the distribution of the number of further items, 0..r, given the items with rows ``given`` of Q."""
     R, log_det = resolvent(coords, np.array([tilt]))
-    Z, log_given = condition_or_zero(R[0], given)
+    return law_given(coords, R[0], float(log_det[0].real), given)
+
+
+def law_given(coords: Coordinates, R: FloatArray, log_weight: float, given: FloatArray | None) -> TiltedLaw:
+    """Return the same from R(tilt) and log det(I + tilt·B), which are those of all given items."""
+    Z, log_given = condition_or_zero(R, given)
     if log_given == -np.inf:
         return TiltedLaw(np.zeros(coords.rank + 1), -np.inf, Z)
     if coords.eigenvalues is not None and (given is None or not len(given)):
         mu: NumberArray = Z.diagonal()
     else:
         mu = np.linalg.eigvalsh(Z) if coords.is_symmetric else np.linalg.eigvals(Z)
-    return TiltedLaw(law_of_sum(mu), float(log_det[0].real) + log_given, Z)
+    return TiltedLaw(law_of_sum(mu), log_weight + log_given, Z)
 
 
 def law_of_sum(mu: NumberArray) -> FloatArray:
@@ -186,21 +191,21 @@ def rounding_error(coords: Coordinates, tilt: float, given: FloatArray | None = 
     if coords.eigenvalues is not None:
         size = core.scale**2
         doubt = tilt * size / (1 + tilt * size) * (2 * core.noise + rounding_of(core.rank))
-        return _given_error(coords, tilt, given, float(np.linalg.norm(doubt) + EPS * coords.rank))
-    inverse, _, balance = _balanced_inverse(core, np.array([tilt]))
-    weight = np.sqrt(tilt) * core.scale / balance[0]
-    noise = core.noise[:, None] + core.noise + rounding_of(core.rank)
-    error = float(np.linalg.norm(np.abs(inverse[0]) * np.outer(weight, weight) * noise) + EPS * coords.rank)
-    return _given_error(coords, tilt, given, error)
-
-
-def _given_error(coords: Coordinates, tilt: float, given: FloatArray | None, error: float) -> float:
-    """Return what an error of the distribution of all sets becomes given some items."""
-    if given is None or len(given) == 0:
+    else:
+        inverse, _, balance = _balanced_inverse(core, np.array([tilt]))
+        weight = np.sqrt(tilt) * core.scale / balance[0]
+        noise = core.noise[:, None] + core.noise + rounding_of(core.rank)
+        doubt = np.abs(inverse[0]) * np.outer(weight, weight) * noise
+    error = float(np.linalg.norm(doubt) + EPS * coords.rank)
+    if given is None or not len(given):
         return error
+    return error_given(coords, resolvent(coords, np.array([tilt]))[0][0], given, error)
+
+
+def error_given(coords: Coordinates, R: FloatArray, given: FloatArray, error: float) -> float:
+    """Return what an error of the distribution of all sets becomes given some items, from R at its tilt."""
     basis, height = row_basis(given)
     error += EPS * coords.rank * float((np.linalg.norm(given, axis=1) / height.clip(EPS)).max())
-    R = resolvent(coords, np.array([tilt]))[0][0]
     minor = basis @ R @ basis.T
     terms = np.sqrt(np.einsum("ki,ij,kj->k", basis**2, R**2, basis**2))  # what entries of the diagonal are sums of
     scale = np.sqrt(np.maximum(np.diag(minor), terms).clip(np.finfo(float).tiny))

@@ -41,6 +41,8 @@ JOINT_ERROR = 1e-6
 """The same where an item and a size are asked for together; what takes so long serves charts."""
 THETAS, MAX_THETA = np.array([0.5, 0.65, 0.8, 1.0]), 1.5
 """log z of the Chernoff bound, relative to the best one for a normal distribution; and the largest, where the series still converge."""
+THETA_STEP, SIZES_STEP = 0.25, 8
+"""Components share points z: log z of the bound is rounded to this part of itself, and numbers of sizes to multiples of an even number."""
 LOG_RADIUS = 1e-3
 """Off the unit circle, on which f(z) may have a root."""
 WIDE = 4000
@@ -49,8 +51,8 @@ STEP = 1e-3
 """Step of log z for the derivatives of log E z^|S|."""
 ROUNDED = 64 * EPS
 """Probabilities and relative coefficients below this are rounding errors."""
-CHUNK = 64
-"""Groups that are added one by one, at a time."""
+CHUNK, HEAVY = 64, 512
+"""Groups that are looked at, or added, one by one, at a time."""
 
 
 class Series(NamedTuple):
@@ -225,19 +227,21 @@ class SizeLaw(NamedTuple):
             for gram, term, count in zip(grams, terms.T, _counts(series)):
                 gram += (rows[:count] * term[:count, None]).T @ rows[:count]
             which = np.flatnonzero(series.counts == 0)
-            heavy += [groups.take(which[i : i + CHUNK]) for i in range(0, len(which), CHUNK)]
+            heavy += [groups.take(which[i : i + HEAVY]) for i in range(0, len(which), HEAVY)]
         return cls(marginal, blocks, logs, (grams @ marginal).reshape(N_TERMS, r * r), heavy, most, longest)
 
     def _factors(self, z: NumberArray) -> tuple[NumberArray, NumberArray]:
         """Return Σ_g log f_g(z) and I + Σ_g u_g(z) v_g v_gᵀ M for each z of an array (m,), shapes (m,) and (m, r, r)."""
         r, powers = len(self.marginal), z[:, None] ** np.arange(N_TERMS)
         logs, out = powers @ self.logs, _product((z - 1)[:, None] * powers, self.light)
+        out = out.reshape(len(z), r, r)
         for groups in self.heavy:
             own, u = groups.values(z)
-            pairs = groups.rows[:, :, None] * (groups.rows @ self.marginal)[:, None]
-            logs, out = logs + own.sum(axis=0), out + _product(u.T, pairs.reshape(len(pairs), r * r))
-        out[:, :: r + 1] += 1.0
-        return logs, out.reshape(len(z), r, r)
+            logs, right = logs + own.sum(axis=0), groups.rows @ self.marginal
+            for system, weights in zip(out, u.T):
+                np.add(system, _product(weights * groups.rows.T, right), out=system)
+        out[:, np.arange(r), np.arange(r)] += 1.0
+        return logs, out
 
     def log_mean(self, z: NumberArray) -> NumberArray:
         """Return log E z^|S| for each z of an array (m,), up to multiples of 2πi."""
@@ -257,13 +261,16 @@ class SizeLaw(NamedTuple):
         """
         room, variance = np.log(2 / missed), self.mean_and_variance()[1]
         least = 1e-3 * self.longest**2
-        theta = THETAS * min(MAX_THETA / self.longest, float(np.sqrt(2 * room / max(variance, least))))
+        best = (
+            np.log(2 * room / max(variance, least)) / 2
+        )  # a few values, so that components share what they compute of them
+        theta = THETAS * min(MAX_THETA / self.longest, float(np.exp(THETA_STEP * round(best / THETA_STEP))))
         upper, lower = np.split(self.log_mean(np.exp(np.concatenate([theta, -theta]))).real, 2)
         if not np.isfinite([*upper, *lower]).all():
             raise PrecisionError("the odds of items are beyond double precision; sizes cannot be computed")
         high = min(self.most, int(np.min((upper + room) / theta)) + 1)
         low = max(0, int(np.max(-(lower + room) / theta)))
-        return low, 2 * ((high - low) // 2 + 1)
+        return low, SIZES_STEP * ((high - low) // SIZES_STEP + 1)
 
     def distribution(self) -> FloatArray:
         """Return P(|S| = k) for k = 0..most."""
@@ -307,7 +314,9 @@ class SizeLaw(NamedTuple):
         z = circle(count)
         logs, system = self._factors(z)
         means = np.exp(logs + sum(NUMPY.log_det(system)))
-        large = np.abs(means) > 0.1 * JOINT_ERROR
+        # Those from some angle on; one of few, so that components share what they compute of the points before it.
+        last = int(np.flatnonzero(np.abs(means) > 0.1 * JOINT_ERROR)[-1])
+        large = slice(SIZES_STEP * (last // SIZES_STEP + 1))
         z, means, inner = z[large], means[large], self._inner(system[large]).astype(np.complex64)
         sizes = np.arange(low, min(low + count, self.most + 1))
         coefficients = means[:, None] * z[:, None] ** -sizes.astype(float) * 2 / count

@@ -43,7 +43,7 @@ class TiltedComponents:
 
     ``log_factors(which, items)`` are log s of some components and items, shape (components, items), or (components, 1) if they are the
     same for all items, and ``is_tilted`` tells which components have others than 0. Of the rows that sets touch, ``odds`` (C, rows) are
-    those under s_c, N, A (once, if it was computed) and ``errors`` as in :mod:`ndpp.laws.tied`, ``log_change`` is log Z_c(s_c) / Z_c, and
+    those under s_c, N and ``errors`` as in :mod:`ndpp.laws.tied`, ``log_change`` is log Z_c(s_c) / Z_c, and
     ``log_totals`` (M + 1, C), for families, log Π (1 + s r) of their states. It does not refer to the mixture, as it stays with it: others
     of the same components, with other weights, use it as well.
     """
@@ -55,15 +55,13 @@ class TiltedComponents:
         C, r, n_rows = len(mixture.weights), mixture.touched.base.rank, mixture.touched.base.n_items
         self.is_known, self.log_change, self.errors = np.zeros(C, bool), np.zeros(C), np.zeros(C)
         self.odds, self.N = np.empty((C, n_rows)), np.empty((C, r, r))
-        self.A: dict[int, FloatArray] = {}
         self.log_totals = np.zeros((0 if mixture.patterns is None else len(mixture.patterns.states) + 1, C))
         self._token = object()  # in the keys of its sides
 
     @property
     def n_bytes(self) -> int:
         """Bytes of the components that are known; of the others, no memory is used."""
-        known = n_bytes_of((self.odds, self.N, self.log_totals)) * self.is_known.mean()
-        return int(known) + len(self.A) * int(self.N[0].nbytes)
+        return int(n_bytes_of((self.odds, self.N, self.log_totals)) * self.is_known.mean())
 
     def choose(
         self, parts: PreparedTies, ids: IntArray, log_plain: FloatArray, log_units: FloatArray
@@ -130,10 +128,8 @@ class TiltedComponents:
             found = _updated(ties, new, changed, before, odds[:, rows[changed]])
         else:
             state = TiedMixture(odds, ties.base, np.full(len(new), 1 / len(new)))._state
-            found = state.N, state.log_z - ties.log_normalizers()[new], state.errors, state.A
+            found = state.N, state.log_z - ties.log_normalizers()[new], state.errors
         self.odds[new], self.N[new], self.errors[new] = odds, found[0], found[2]
-        if found[3] is not None:
-            self.A.update(zip(new.tolist(), found[3]))
         self.log_change[new] = found[1] + beyond  # the same, if two threads do it
         self.is_known[new] = True
 
@@ -159,9 +155,12 @@ class TiltedComponents:
         """Return the rows of component c under θ_c."""
         self._know(mixture, np.array([c]))
         made = TiedMixture(self.odds[[c]], mixture.touched.base, np.ones(1))
-        A = self.A.pop(c, None)  # used once, by what draws from the component
-        A = None if A is None else A[None]
-        state = self.N[[c]], np.zeros(1), self.errors[[c]], A  # nobody asks for its normalizer
+        state = (
+            self.N[[c]],
+            np.zeros(1),
+            self.errors[[c]],
+            None,
+        )  # nobody asks for its normalizer; few for A, which is as large
         vars(made)["_state"] = type(mixture.touched._state)(*state)
         return made
 
@@ -232,27 +231,26 @@ def log_weights(
 
 def _updated(
     ties: TiedMixture, which: IntArray, rows: IntArray, before: FloatArray, after: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray | None]:
-    """Return N, the change of log Z, an estimate of its error and A, if it is known, of some components whose odds change in a few rows.
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return N, the change of log Z and an estimate of its error of some components whose odds change in a few rows.
 
     A changes by QᵀDQ with the changes D of p, so det(I + WA) is multiplied by det(I + Q N Qᵀ D) = det(I + N Qᵀ D Q), and N becomes
     N − N Qᵀ D (I + Q N Qᵀ D)⁻¹ Q N = (I + N Qᵀ D Q)⁻¹ N: the smaller of these matrices is taken.
     """
-    Q, N, A, errors = ties.base.q_rows(rows), ties._state.N[which], ties._state.A, ties._state.errors[which]
+    Q, N, errors = ties.base.q_rows(rows), ties._state.N[which], ties._state.errors[which]
     change = (after - before) / ((1 + after) * (1 + before))
     m, r = Q.shape
-    if m > r or A is not None:
-        added = (change @ (Q[:, :, None] * Q[:, None]).reshape(m, r * r)).reshape(len(N), r, r)
     if m <= r:
         left = Q @ N
         system = np.eye(m) + left @ (Q.T * change[:, None, :])
         inverse, log_det = inverses(system)
         N = N - (N @ Q.T * change[:, None, :]) @ inverse @ left
     else:
+        added = (change @ (Q[:, :, None] * Q[:, None]).reshape(m, r * r)).reshape(len(N), r, r)
         system = np.eye(r) + N @ added
         inverse, log_det = inverses(system)
         N = inverse @ N
     log_z = log_det + (np.log1p(after) - np.log1p(before)).sum(axis=1)
     lost = np.einsum("cij,cji->c", np.abs(inverse), np.abs(system))
     errors = errors * (1 + np.abs(inverse).sum(axis=(1, 2))) + EPS * lost
-    return N, log_z, errors, None if A is None else A[which] + added
+    return N, log_z, errors

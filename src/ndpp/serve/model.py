@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import logging
 import os
 import threading
@@ -137,8 +138,12 @@ class Served(Prepared):
         tell(2)
         recommend(self, [])  # prepares the ranking
         tell(3)
-        if len(law.weights) <= SIZED_AT_ONCE:
+        if law.sizes_at_hand or len(law.weights) <= SIZED_AT_ONCE:
             self.sizes = law.size_distribution()
+        if law.sizes_at_hand:
+            self._count_sizes()
+        with contextlib.suppress(OSError, TypeError, AttributeError):  # of glibc: pages that only loading needed
+            ctypes.CDLL(None).malloc_trim(0)
         threading.Thread(target=self._prepare_rest, args=(earlier,), name="ndpp-prepare", daemon=True).start()
 
     def _warm(self, item: int) -> None:
@@ -166,13 +171,18 @@ class Served(Prepared):
                     self._compare(earlier)
                 if len(self.law.weights) == 1:
                     return
-                if self.sizes is None:
+                if len(self.law.weights) > SIZED_AT_ONCE:
                     Heard.of(self).prepare_components()
+                if self.sizes is None:
                     self.sizes = self.law.size_distribution()
-                items = np.sort(self.index.popular[:SIZED_ITEMS])
-                self._sized = dict(zip(items.tolist(), self.law.sizes_with(items).astype(np.float32)))
+                if not self._sized:
+                    self._count_sizes()
         except (NDPPError, np.linalg.LinAlgError) as error:  # the rest of the model can be served
             event("no size distribution", level=logging.ERROR, reason=str(error))
+
+    def _count_sizes(self) -> None:
+        items = np.sort(self.index.popular[:SIZED_ITEMS])
+        self._sized = dict(zip(items.tolist(), self.law.sizes_with(items).astype(np.float32)))
 
     def _compare(self, earlier: Callable[[], Prepared]) -> None:
         try:

@@ -13,6 +13,7 @@ import oracles
 from circles import plain_condition
 from kernels import AWKWARD, BY_NAME, Case, eighths, learned, skew
 from ndpp import LowRankKernel
+from ndpp._memory import Memory
 from ndpp._validation import frozen
 from ndpp.errors import BudgetExceededError
 from ndpp.linalg.size_law import resolvent
@@ -24,7 +25,7 @@ from ndpp.samplers.exact.eigenchain import EigenChain
 from ndpp.samplers.exact.eigenring import RUNG_STEP, TARGETS, RingRequest, Tolerances
 from ndpp.samplers.exact.node_route import NodesRoute
 from ndpp.samplers.exact.nodes import RETIRED, Nodes
-from ndpp.samplers.exact.routes import CircleReport, Unfinished
+from ndpp.samplers.exact.routes import CircleReport, Ladder, Unfinished
 from ndpp.samplers.exact.rows import Sides
 
 DRAWS = 1_000
@@ -192,7 +193,32 @@ def test_draws_do_not_depend_on_the_circles(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(eigenchain, "TARGETS", TARGETS._replace(bias=1e-14, fraction=1e-2))
     others = draws_of(kernel, 15, 50)
     assert others.baskets == planned.baskets
-    assert others.info["fraction"].min() != planned.info["fraction"].min()
+    assert not np.array_equal(others.info["trace_error"], planned.info["trace_error"])
+
+
+@pytest.mark.parametrize("case", [*AWKWARD, GENERIC, SKEW, wide()], ids=str)
+def test_sizes_that_are_clear_without_a_further_look_are_possible_and_certain(case: Case):
+    """Whether sizes are possible is otherwise up to the law, which warns or raises where rounding matters."""
+    n, rng = case.n_items, np.random.default_rng(2)
+    any_set, n_clear = Exact.prepare(case.kernel), 0
+    for n_given in (1, 2, 3):
+        given = rng.permutation(n)[:n_given]
+        for size in range(n_given + 1, min(n, n_given + 6)):
+            target = dataclasses.replace(any_set, ladder=Ladder(any_set.ladder.parts, np.sort(given), Memory(10**7)))
+            if eigenchain.is_clear(target, size - n_given):
+                n_clear += 1
+                assert case.kernel.check_size(size, given=given) == size  # pytest fails where it warns
+    assert n_clear or case not in (GENERIC, SKEW)
+
+
+def test_completions_of_common_sizes_ask_the_law_nothing(monkeypatch: pytest.MonkeyPatch):
+    kernel = wide().kernel
+    planned = draws_of(kernel, 8, 20, given=[3, 5])
+    monkeypatch.setattr(exact, "is_clear", lambda *_: False)
+    assert draws_of(kernel, 8, 20, given=[3, 5]).baskets == planned.baskets
+    monkeypatch.undo()
+    monkeypatch.setattr(LowRankKernel, "check_size", lambda *_, **__: pytest.fail("the law was asked"))
+    assert draws_of(kernel, 8, 20, given=[3, 5]).baskets == planned.baskets
 
 
 def test_given_items_that_nearly_coincide():

@@ -53,7 +53,7 @@ def test_the_algebra(case, given):
     for x in (0.0, 0.7, 5.0):
         R = resolvent(kernel.coordinates, np.exp([-x]))[0][0]
         Z = condition_on(R, kernel.q_rows(rows))[0] if m else R
-        f, H, f_right, rate = eigenclock._remaining(x, *clock.eigen[:2], left, right, np.zeros(len(left)))
+        f, H, f_right, rate = eigenclock.remaining(x, *clock.eigen[:2], left, right, np.zeros(len(left)))
         K = len(clock.eigen.values)
         bound = 1e-12 * (1 + np.linalg.cond(kernel.q_rows(rows) @ R @ kernel.q_rows(rows).T) if m else 1)
         assert abs(rate - np.trace(Z)) <= bound

@@ -11,6 +11,7 @@ form of a signed sum of the rows of all items chosen, which M maps to zero. A sa
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,7 +22,10 @@ from ndpp._memory import n_bytes_of
 from ndpp._types import ComplexArray, FloatArray, IntArray
 from ndpp.items import LeverageTable
 from ndpp.items.table import TableArrays, look_up, proposals_at_once
+from ndpp.laws.precision import WARN_ERROR
 from ndpp.linalg.schur import row_basis
+from ndpp.linalg.tilts import MOST_TILT
+from ndpp.samplers.exact.eigenclock import remaining
 from ndpp.samplers.exact.eigenring import (
     TARGETS,
     Ring,
@@ -30,14 +34,19 @@ from ndpp.samplers.exact.eigenring import (
     advance,
     begin,
     forms_of,
+    open_ring,
     weigh,
     with_space,
 )
 from ndpp.samplers.exact.node_route import NodesRoute
-from ndpp.samplers.exact.plan import Tolerances, plan_anew
+from ndpp.samplers.exact.plan import PLANNED, RUNG_STEP, Tolerances, plan_next, remaining_size_law, unbiased_count
 from ndpp.samplers.exact.routes import CircleReport, Done, Target, Unfinished
 from ndpp.samplers.exact.rows import EigenRows, Sides, fetch, suited
 
+COMMON = 1e-3
+"""Least probability of a size, on the circle where it is about the mean, that needs no further look."""
+BESIDE = 0.3
+"""How far the mean on the first circle is from the size, or from the largest one."""
 GROUP = 32
 """Most candidates that are judged together."""
 LOW_RANK = 32
@@ -72,8 +81,8 @@ class EigenChain:
             return None
         request = RingRequest(len(given) + wanted, wanted, TARGETS, Tolerances())
         left, right = row_basis(given)[0] @ eigen.to_sides
-        circle = plan_anew(target.ladder.coords, given, wanted)
-        found = soon(_first, circle[1] * D * (1 + len(given)) ** 2)(eigen.values, request, *circle, left, right)
+        rung = rung_for(eigen, left, right, wanted)
+        found = soon(_first, D**2 * (1 + len(given)) ** 2)(eigen.values, request, rung, left, right)
         return cls(target.index, eigen, request, left, right, Ring(*found[:8])) if found[8] else None
 
     @property
@@ -98,12 +107,48 @@ class EigenChain:
         return NodesRoute(target, self.request.wanted).finish(target, rng, begun)
 
 
+def rung_for(eigen: EigenRows, left: FloatArray, right: FloatArray, wanted: int) -> int:
+    """Return the rung on which about ``wanted`` items are expected in addition to those with these sides.
+
+    The fewest and the most possible ones would need the first and the last rung.
+    """
+    rate, alone = soon(remaining, len(eigen.values) * (1 + len(left)) ** 2), np.zeros(len(left))
+    mean = min(wanted + BESIDE, len(left.T) - len(left) - BESIDE)
+
+    def is_enough(rung: int) -> bool:
+        return rate(-rung * RUNG_STEP, eigen.values, eigen.multiplicity, left, right, alone)[3] >= mean
+
+    most = int(MOST_TILT / RUNG_STEP)
+    return bisect_left(range(-most, most), True, key=is_enough) - most
+
+
+def is_clear(target: Target, wanted: int) -> bool:
+    """Return whether sets of ``wanted`` further items are common on some circle, and far from rounding, so that nothing is to be said."""
+    eigen, ladder, (basis, height) = target.eigen, target.ladder, row_basis(target.ladder.given)
+    if eigen is None or not height.all() or not 0 < wanted < ladder.coords.rank - len(height):
+        return False
+    left, right = basis @ eigen.to_sides
+    rung = rung_for(eigen, left, right, wanted)
+    law = soon(size_law_on, len(left.T) ** 2 * (1 + len(left)) ** 2)(eigen.values, rung, left, right, wanted)
+    return bool(len(law) and law[wanted] > COMMON and ladder.error_on(rung) < WARN_ERROR / 100 * law[wanted])
+
+
+@njit(error_model="numpy")
+def size_law_on(values: ComplexArray, rung: int, left: FloatArray, right: FloatArray, wanted: int) -> FloatArray:
+    """Return the distribution of the number of items in addition to those with these sides on a rung; nothing if it cannot be computed."""
+    m, count = len(left), unbiased_count(left.shape[1])
+    return remaining_size_law(open_ring(values, rung, count, m + wanted, left, right, m).log_w, wanted)
+
+
 @njit(error_model="numpy")
 def _first(
-    values: ComplexArray, request: RingRequest, rung: int, count: int, left: FloatArray, right: FloatArray
+    values: ComplexArray, request: RingRequest, rung: int, left: FloatArray, right: FloatArray
 ) -> tuple[int, int, FloatArray, ComplexArray, FloatArray, FloatArray, ComplexArray, IntArray, bool]:
-    """Return the fields of the first circle, and whether it passes."""
-    opened, _, good = begin(values, request, rung, count, left, right, request.wanted)
+    """Return the fields of the first circle, and whether it passes; on the rung, about as many items are expected as are wanted."""
+    every = unbiased_count(left.shape[1])
+    log_w = open_ring(values, rung, every, request.power, left, right, len(left)).log_w
+    steps, count = plan_next(log_w, request.wanted, PLANNED)
+    opened, _, good = begin(values, request, rung + steps, count or every, left, right, request.wanted)
     r = with_space(opened, len(left), len(left))  # for the dyads of given items: a draw makes space for its own
     # Ctrl-C while a compiled function makes a named tuple of Python would end the process.
     return r.rung, r.K, r.F, r.trace, r.zeta, r.eta, r.log_w, r.live, good

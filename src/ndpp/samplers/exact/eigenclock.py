@@ -67,7 +67,7 @@ class EigenClock:
         """Return whether the mean number of items in addition to the given ones is that of its distribution."""
         mean = float(size_law @ np.arange(len(size_law)))
         own = *self.eigen[:2], *self.eigen.sides(self.given), self.alone
-        rate = soon(_remaining, len(self.eigen.values) * (1 + len(self.given)) ** 2)(0.0, *own)[3]
+        rate = soon(remaining, len(self.eigen.values) * (1 + len(self.given)) ** 2)(0.0, *own)[3]
         return bool(abs(rate - mean) <= RATE_TOLERANCE * (1 + mean))
 
     def draw(self, rng: np.random.Generator) -> Done | Unfinished:
@@ -126,13 +126,13 @@ def _run(
     write(given_right, right[:m])
     write(given_alone, alone[:m])
     fetched = np.empty((2, BLOCK, D))
-    rate = _remaining(x, values, multiplicity, left[:m], right[:m], alone[:m])[3]
+    rate = remaining(x, values, multiplicity, left[:m], right[:m], alone[:m])[3]
     while not rate <= NEGLIGIBLE_RATE:
         bound = rate
         x -= math.log1p(-uniform(seed)) / bound
         if x > MAX_TIME:
             break
-        f, H, f_right, rate = _remaining(x, values, multiplicity, left[:m], right[:m], alone[:m])
+        f, H, f_right, rate = remaining(x, values, multiplicity, left[:m], right[:m], alone[:m])
         if not rate <= (1 + RATE_TOLERANCE) * bound + RATE_TOLERANCE:
             return items[:m], proposals, True, x, bound
         if uniform(seed) * bound >= rate:
@@ -167,7 +167,7 @@ def _run(
 
 
 @njit(fastmath={"contract", "reassoc"}, error_model="numpy")
-def _remaining(
+def remaining(
     x: float,
     values: ComplexArray,
     multiplicity: FloatArray,

@@ -164,7 +164,7 @@ def begin(
 ) -> tuple[Ring, Weights, bool]:
     """Open a circle for these items and the missing ones, with more nodes until the monitors pass or the rule is unbiased."""
     while True:
-        ring = _open(values, rung, count, request.power, left, right, len(left) + missing)
+        ring = open_ring(values, rung, count, request.power, left, right, len(left) + missing)
         weights = weigh(ring)
         good = _accepts(weights, missing, request.tolerances)
         if good or count > left.shape[1]:
@@ -173,7 +173,7 @@ def begin(
 
 
 @njit(error_model="numpy")
-def _open(
+def open_ring(
     values: ComplexArray, rung: int, count: int, power: int, left: FloatArray, right: FloatArray, space: int
 ) -> Ring:
     """Return a circle for these items, with space for the dyads of as many as ``space``."""

@@ -24,7 +24,7 @@ from ndpp.linalg.coordinates import Coordinates
 from ndpp.linalg.eigen import EigenBasis
 from ndpp.linalg.operations import NUMPY, Array, Operations
 from ndpp.linalg.schur import condition_on
-from ndpp.linalg.size_law import nodes, resolvent
+from ndpp.linalg.size_law import error_given, nodes, resolvent, rounding_error
 from ndpp.samplers.exact.plan import RUNG_STEP
 from ndpp.samplers.exact.rows import EigenRows
 
@@ -118,6 +118,16 @@ class Ladder:
     def _circle(self, t: ComplexArray) -> Circle:
         Z, log_w = self.at(t)
         return Circle(np.stack([Z.real, Z.imag]), log_w, np.log(t))
+
+    def error_on(self, rung: int) -> float:
+        """Return an estimate of the rounding error of the distribution of sizes on a rung; for that of all sets, it is kept."""
+
+        def make() -> tuple[FloatArray, float]:
+            tilt = np.exp(rung * RUNG_STEP)
+            return resolvent(self.coords, np.array([tilt]))[0][0], rounding_error(self.coords, tilt)
+
+        R, error = self.memory.remember(("rounding", rung), make)
+        return error_given(self.coords, R, self.given, error)
 
     def at(self, t: Array, ops: Operations = NUMPY) -> tuple[Array, Array]:
         """Return Z(t) given the ladder's items, and log w(t), for points t (m,), shapes (m, r, r) and (m,), on any device."""

@@ -38,9 +38,9 @@ from ndpp._types import IntArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.errors import ZeroProbabilityError
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg.size_law import tilted_law
+from ndpp.laws.precision import check_given
 from ndpp.samplers.base import Draw, Engine, Sampler, with_engine
-from ndpp.samplers.exact.eigenchain import EigenChain
+from ndpp.samplers.exact.eigenchain import EigenChain, is_clear
 from ndpp.samplers.exact.eigenclock import EigenClock
 from ndpp.samplers.exact.node_route import NodesRoute
 from ndpp.samplers.exact.routes import CircleReport, Done, KernelParts, Ladder, Route, Target
@@ -109,12 +109,16 @@ class Exact(Target, Sampler):
         kernel = self.kernel
         rows = np.sort(kernel.rows_of(given, "given"))
         ladder = Ladder(self.ladder.parts, rows, self.ladder.memory)
+        made = replace(self, given=rows, ladder=ladder, size=size)
         if size is not None:
-            size = kernel.check_size(size, given=kernel.catalogue_ids(rows))
-        law = kernel.free_law(ladder.given) if size is None else tilted_law(kernel.coordinates, 1.0, ladder.given)
+            wanted = check_given(size, len(rows)) - len(rows)
+            if not (len(rows) and is_clear(made, wanted)):
+                kernel.check_size(size, given=kernel.catalogue_ids(rows))
+            return replace(made, size_law=np.eye(1, wanted + 1, wanted)[0])
+        law = kernel.free_law(ladder.given)
         if law.log_weight == -np.inf:
             raise ZeroProbabilityError(f"the {len(rows)} given items never occur together; give fewer or other items")
-        return replace(self, given=rows, ladder=ladder, size_law=law.law, size=size)
+        return replace(made, size_law=law.law)
 
     @property
     def n_bytes(self) -> int:
