@@ -45,6 +45,10 @@ HALFWAY_COUNT = 20.0
 """An item that occurs this often begins half-way between what its features say and what its baskets say."""
 
 
+OPTIONAL = "in_factors", "in_X", "patterns"
+"""Parameters that not every mixture has."""
+
+
 FamilyParts = tuple[FamilyData, FamilyData]
 """The training and the validation baskets."""
 
@@ -219,7 +223,7 @@ class MixtureNDPP(BasketModel[Shape, MixtureParameters]):
         """Return the objective over the training and the validation baskets from these parameters on."""
         begin = MixtureParameters(*(torch.as_tensor(one).to(self.device, self._dtype()).contiguous() for one in values))
         begin = begin._replace(X=begin.X[: data[0].touched.n_items].clone())
-        begin = begin._replace(in_factors=begin.in_factors.to(begin.X), in_X=begin.in_X.to(begin.X))
+        begin = begin._replace(**{name: getattr(begin, name).to(begin.X) for name in OPTIONAL})
         if self.item_features is None or is_trial:
             return MixtureObjective(patterns, self._penalties(), begin, *data)
         F = self._features()
