@@ -160,7 +160,8 @@ class PooledMixture(Mixture):
 
         def at(c: int, log_tilt: float) -> Part:
             m = bisect_right(starts, c) - 1
-            return parts[m].at(c - int(starts[m]), log_tilt)
+            found: Part = parts[m].at(c - int(starts[m]), log_tilt)
+            return found
 
         return Parts(at, lambda size: self._all(one.starts(size) for one in parts), min(one.max_step for one in parts))
 
