@@ -60,31 +60,21 @@ def same_groups(found: np.ndarray, expected: np.ndarray) -> bool:
     return np.array_equal(found[:, None] == found, expected[:, None] == expected)
 
 
-@pytest.fixture
-def strict(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(families, "LEAST_LIKENESS", 0.3)
-
-
-@pytest.mark.usefixtures("strict")
 def test_planted_families_are_found(baskets: Baskets):
-    assert same_groups(find_families(np.random.default_rng(0), baskets), PLANTED)
+    assert same_groups(find_families(np.random.default_rng(0), baskets, 12, 0.3), PLANTED)
 
 
-def test_families_are_bounded(monkeypatch: pytest.MonkeyPatch, baskets: Baskets):
-    monkeypatch.setattr(families, "LEAST_LIKENESS", 1.1)
-    assert same_groups(find_families(np.random.default_rng(0), baskets), np.arange(10))
-    monkeypatch.setattr(families, "LEAST_LIKENESS", 0.01)
-    monkeypatch.setattr(families, "MAX_FAMILY", 2)
-    assert np.bincount(find_families(np.random.default_rng(0), baskets)).max() == 2
+def test_families_are_bounded(baskets: Baskets):
+    assert same_groups(find_families(np.random.default_rng(0), baskets, 12, 1.1), np.arange(10))
+    assert np.bincount(find_families(np.random.default_rng(0), baskets, 2, 0.01)).max() == 2
 
 
-@pytest.mark.usefixtures("strict")
 def test_families_are_found_in_a_part_of_many_baskets(monkeypatch: pytest.MonkeyPatch, baskets: Baskets):
     """Only as many baskets are read as the bound on pairs allows."""
     monkeypatch.setattr(families, "MAX_PAIRS", 3000)
-    assert same_groups(find_families(np.random.default_rng(0), baskets), PLANTED)
+    assert same_groups(find_families(np.random.default_rng(0), baskets, 12, 0.3), PLANTED)
     monkeypatch.setattr(families, "MAX_PAIRS", 0)
-    assert same_groups(find_families(np.random.default_rng(0), baskets), np.arange(10))
+    assert same_groups(find_families(np.random.default_rng(0), baskets, 12, 0.3), np.arange(10))
 
 
 def test_states_are_those_of_the_planted_families(monkeypatch: pytest.MonkeyPatch):

@@ -29,23 +29,26 @@ from ndpp.learning.batches import PackedBaskets, pack
 from ndpp.linalg.logs import shares
 from ndpp.metrics.models import cosines
 
-MAX_FAMILY, STATES, SETS = 12, (1, 3, 7, 16), 4
-"""Most items of a family, how many states it may have, and the number of sets of its items in baskets that a state needs."""
-LEAST_LIKENESS, EXTRA = 0.08, 5.0
-"""Least mean cosine of the items of a family, and what is added to the counts of items, so that rare ones do not look alike by chance."""
+STATES, SETS = (1, 3, 7, 16), 4
+"""How many states a family may have, and the number of sets of its items in baskets that a state needs."""
+EXTRA = 5.0
+"""What is added to the counts of items, so that rare ones do not look alike by chance."""
 ROUNDS, SMOOTH, MAX_SETS = 15, 2.0, 3000
 """Rounds of EM for the states of a family, the number of average sets added to those of each state, and most sets to learn from."""
 MAX_PAIRS = 10**8
 """Most pairs of items that are counted, with repeats; beyond that, families are found in a part of the baskets."""
 
 
-def find_families(rng: np.random.Generator, baskets: Baskets) -> IntArray:
-    """Return the family of each item, 0..F−1: average linkage of the cosines of items, in rounds that merge mutual best neighbours."""
+def find_families(rng: np.random.Generator, baskets: Baskets, most: int, likeness: float) -> IntArray:
+    """Return the family of each item, 0..F−1: average linkage of the cosines of items, in rounds that merge mutual best neighbours.
+
+    Families have at most ``most`` items, whose mean cosine is at least ``likeness``.
+    """
     order = rng.permutation(len(baskets))
     baskets = baskets[np.sort(order[np.cumsum(baskets.sizes[order].astype(float) ** 2) <= MAX_PAIRS])]
-    likeness = cosines(baskets, extra=EXTRA, weights=baskets.weights)
-    likeness.data[likeness.data < LEAST_LIKENESS / MAX_FAMILY] = 0.0
-    likeness.eliminate_zeros()
+    alike = cosines(baskets, extra=EXTRA, weights=baskets.weights)
+    alike.data[alike.data < likeness / most] = 0.0
+    alike.eliminate_zeros()
     families = np.arange(baskets.n_items)
     while True:
         look()
@@ -54,10 +57,10 @@ def find_families(rng: np.random.Generator, baskets: Baskets) -> IntArray:
         groups = sparse.csr_array(
             (np.ones(len(families)), (np.arange(len(families)), families)), shape=(len(families), n)
         )
-        between = sparse.coo_array(groups.T @ likeness @ groups)
+        between = sparse.coo_array(groups.T @ alike @ groups)
         mean = between.data / (sizes[between.row] * sizes[between.col])
-        small = sizes[between.row] + sizes[between.col] <= MAX_FAMILY
-        fits = (between.row != between.col) & small & (mean >= LEAST_LIKENESS)
+        small = sizes[between.row] + sizes[between.col] <= most
+        fits = (between.row != between.col) & small & (mean >= likeness)
         row, col, mean = between.row[fits], between.col[fits], mean[fits]
         if not len(row):
             return families
