@@ -22,6 +22,7 @@ from ndpp.laws.frame import of_components
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.law import Law
 from ndpp.laws.mixture import Mixture, checked_frame
+from ndpp.laws.mixture_scoring import PooledScoring
 from ndpp.laws.part import Part, Parts
 from ndpp.laws.scoring import Scoring
 
@@ -183,7 +184,7 @@ class PooledMixture(Mixture):
 
     @property
     def _scoring(self) -> Scoring:
-        return self.nested._scoring
+        return PooledScoring(self)
 
     # -- laws again ------------------------------------------------------------------------------------------------------------
 
