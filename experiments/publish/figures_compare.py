@@ -27,7 +27,7 @@ MARGIN = 1.1
 """Times that differ by less than this factor count as equal."""
 MODELS = (
     "MixtureNDPP", "item-item cosine", "ItemKNN", "BM25 neighbours", "RP3beta", "EASE", "EASE by basket size", "EDLAE by basket size",
-    "SANSA", "ALS", "AleaCarta",
+    "EASE of frequent items", "SANSA", "ALS", "AleaCarta",
 )  # fmt: skip
 SETS, SAMPLES = ("NumPy", "ndpp", "pyversity", "apricot"), ("ndpp, a sample", "DPPy, a sample")
 

@@ -114,7 +114,7 @@ def at_a_glance(records: list[Record], found: dict[str, Any]) -> str:
         rows.append([title, f"{size:,}", *shown, ahead(ours, others[strongest])])
         first.append(ours["MPR"][0] > max(own["MPR"][0] for own in others.values()))
         won += ours["hit rate@10"][0] > rates[strongest]
-    header = ["hit rate@10", "items", "`ndpp fit`", "item–item cosine", "the strongest other", "difference"]
+    header = ["hit rate@10", "items", "`ndpp fit`", "item–item cosine", "the strongest other", "ahead by"]
     n = "all of them" if all(first) else f"{sum(first)} of them"
     said = f"By hit rate, the default model is ahead of all others on {won} of {len(rows)} data sets; in mean percentile rank, on {n}."
     return f"{markdown_table(header, rows)}\n\n{said}\n"

@@ -88,8 +88,11 @@ def choose(
             print(f"  {model} {settings}: {tried[-1][1]:.4f}, {time.perf_counter() - began:.0f} s", flush=True)
         return known[0] if known else tried[-1][1]
 
+    def better(one: dict[str, Any]) -> bool:
+        return time.perf_counter() - began < SECONDS and value(one) > value(best)
+
     here: dict[str, Any] | None = start
-    while here is not None and time.perf_counter() - began < SECONDS:
+    while here is not None:
         best = here
         beside = [
             best | {name: choices[i]}
@@ -97,7 +100,7 @@ def choose(
             for i in (choices.index(best[name]) + step for step in steps)
             if 0 <= i < len(choices)
         ]
-        here = next((one for one in beside if value(one) > value(best)), None)
+        here = next((one for one in beside if better(one)), None)
     best, reached = max(tried, key=lambda row: row[1])
     above, ties = ranks(fit(split.train, **best), split.test)
     return {

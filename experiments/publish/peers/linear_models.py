@@ -13,6 +13,7 @@ from ndpp.metrics.regression import DROPOUTS, MAX_ITEMS, PENALTIES
 
 PENALTY = {"penalty": PENALTIES}
 POWER = PENALTY | {"size_power": (0.0, 0.125, 0.25, 0.375, 0.5, 0.75, 1.0, 1.5)}
+FREQUENT = 10_000
 NEIGHBOURS = {"neighbours": (20, 50, 100, 200, 500, 1000, 5000)}
 
 
@@ -27,6 +28,19 @@ def weighing(weights: Any) -> Scores:
 def ease(train: sparse.csr_matrix, *, penalty: float, size_power: float = 0.0, dropout: float = 0.0) -> Scores:
     fitted = metrics.ease(Baskets.from_csr(train), penalty=penalty, size_power=size_power, dropout=dropout)
     return weighing(fitted.weights)
+
+
+def frequent_ease(train: sparse.csr_matrix, *, penalty: float, size_power: float) -> Scores:
+    """EASE of the most frequent items, where the matrix of all pairs is too large; the others score zero."""
+    items = np.sort(np.argsort(-np.bincount(train.indices, minlength=train.shape[1]), kind="stable")[:FREQUENT])
+    score = ease(sparse.csr_matrix(train[:, items]), penalty=penalty, size_power=size_power)
+
+    def scores(rest: sparse.csr_matrix) -> np.ndarray:
+        found = np.zeros(rest.shape)
+        found[:, items] = score(rest[:, items])
+        return found
+
+    return scores
 
 
 def nearest(weights: sparse.csr_array, count: int) -> sparse.csr_array:
@@ -64,6 +78,9 @@ def peers(split: Split) -> list[dict[str, Any]]:
         found.append(choose("EASE by basket size", split, POWER, start, ease))
         start = found[-1]["settings"] | {"dropout": 0.2}
         found.append(choose("EDLAE by basket size", split, POWER | {"dropout": DROPOUTS}, start, ease))
+    else:
+        start = {"penalty": 30.0, "size_power": 0.25}
+        found.append(choose("EASE of frequent items", split, POWER, start, frequent_ease))
     return found
 
 
