@@ -44,7 +44,7 @@ def peers(split: Split) -> list[dict[str, Any]]:
     }  # fmt: skip
     return [
         choose("BM25 neighbours", split, neighbours, {"K": 200, "K1": 1.2, "B": 0.4}, bm25),
-        choose("ALS", split, factors, {"regularization": 100.0, "alpha": 10.0, "factors": 64}, als),
+        choose("ALS", split, factors, {"regularization": 10.0, "alpha": 10.0, "factors": 64}, als),
     ]
 
 
