@@ -34,7 +34,7 @@ DATA = (
     "groceries", "amazon_apparel", "amazon_3cat", "uk_retail", "complete_journey", "foodcom", "instacart_train", "goodreads_toread",
 )  # fmt: skip
 SMALL, LARGE = DATA[:2], ("instacart_train",)
-OWN = ("NDPP", "MixtureNDPP")
+OWN = ("NDPP", "MixtureNDPP", "average")
 N_TEST = 2000
 
 
@@ -89,7 +89,7 @@ def run_peer(name: str, split: Path, folder: Path) -> list[dict[str, Any]]:
 
 def summary(found: dict[str, Ranks]) -> dict[str, dict[str, list[float]]]:
     """Return each metric of each model as [value, low, high], and by how much more often the mixture hits than it, basket by basket."""
-    out, ours = {}, found.get("MixtureNDPP")
+    out, ours, average = {}, found.get("MixtureNDPP"), found.get("average")
     for name, ranks in found.items():
         values = {
             "MPR": ranks.percentile(),
@@ -99,6 +99,7 @@ def summary(found: dict[str, Ranks]) -> dict[str, dict[str, list[float]]]:
         }
         if ours is not None and name not in OWN:
             values["behind"] = ours.in_top(10) - ranks.in_top(10)
+            values |= {} if average is None else {"behind average": average.in_top(10) - ranks.in_top(10)}
         columns = [PerBasket(metric, value, 0) for metric, value in values.items()]
         estimates = mean_estimates(columns, Bootstrap(0.95, 1000, np.random.default_rng(0)))
         out[name] = {one.name: [one.value, one.low, one.high] for one in estimates}
@@ -114,8 +115,26 @@ def keep_ranks(path: Path, held: HeldOut, found: dict[str, Ranks]) -> None:
     np.savez_compressed(path, allow_pickle=False, **arrays)
 
 
+def read_ranks(path: Path) -> dict[str, Ranks]:
+    """Return the ranks of our own models that :func:`keep_ranks` wrote; none if there is no such file."""
+    if not path.exists():
+        return {}
+    with np.load(path) as file:
+        every = np.ones(len(file["items"]), bool)
+        return {
+            name: Ranks(file[f"above_{name}"], file[f"ties_{name}"], file["candidates"], every)
+            for name in OWN
+            if f"above_{name}" in file
+        }
+
+
 def compare(
-    data: str, peers: list[str], folder: Path, kernels: Path | None, kept_in: Path | None = None
+    data: str,
+    peers: list[str],
+    folder: Path,
+    kernels: Path | None,
+    kept_in: Path | None = None,
+    own_in: Path | None = None,
 ) -> dict[str, Any]:
     """Return the metrics of all models on one data set, and how the peers were chosen."""
     train, validation, test = load(data).split(N_VALIDATION, N_TEST, rng=0)
@@ -130,6 +149,7 @@ def compare(
         for path in sorted(kernels.glob(f"{data}-{name.lower()}-*-0.safetensors")) if kernels else ():
             own[name] = ndpp.load(path)
     found = {name: held_out_ranks(model, held) for name, model in own.items()}
+    found |= {} if own_in is None else read_ranks(own_in / f"{data}.npz")
     candidates, chosen = train.n_items - held.rest.sizes, []
     for record in (record for name in peers for record in run_peer(name, split, folder)):
         if "error" not in record:
@@ -156,13 +176,16 @@ def main() -> None:
         "--kernels", type=Path, metavar="FOLDER", help="models that experiments/publish/quality.py --kernels saved"
     )
     parser.add_argument("--ranks", type=Path, metavar="FOLDER", help="write the ranks of each model there, as DATA.npz")
+    parser.add_argument(
+        "--own", type=Path, metavar="FOLDER", help="read the ranks of our own models there, which --ranks wrote"
+    )
     parser.add_argument("--folder", type=Path, default=Path("build/peers"), help="splits and environments go there")
     parser.add_argument("-o", "--output", type=Path, default=Path("peers.json"))
     chosen = parser.parse_args()
     chosen.folder.mkdir(parents=True, exist_ok=True)
     for data in chosen.data or DATA:
         peers = [name for name in chosen.peers if chosen.data or data in PEERS[name].data]
-        record = compare(data, peers, chosen.folder, chosen.kernels, chosen.ranks)
+        record = compare(data, peers, chosen.folder, chosen.kernels, chosen.ranks, chosen.own)
         there = json.loads(chosen.output.read_text(encoding="utf-8"))["records"] if chosen.output.exists() else []
         for old in (one for one in there if one["data"] == data):
             record = kept(old, record)
