@@ -293,7 +293,7 @@ def pages(root: Path = ROOT) -> dict[str, str]:
     records = quality["records"]
     texts["docs/compare.md"] = compared = figures_compare.parts(figures_compare.Found.read(root))
     texts["paper/paper.md"] = {name: compared[name] for name in ("symmetric", "nonsymmetric")}
-    texts["paper/paper.md"]["models"] = figures_evaluation.hit_rates(records)
+    texts["paper/paper.md"]["models"] = figures_evaluation.hit_rates(records, peers)
     texts["README.md"]["compared"] = figures_evaluation.at_a_glance(records, peers)
     texts["docs/quality.md"] = figures_evaluation.parts(records, peers, alike)
     texts["docs/quality.md"]["holdouts"] = figures_evaluation.holdouts(results.read("results/holdouts.json"))

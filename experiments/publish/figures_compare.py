@@ -15,7 +15,7 @@ import statistics
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from figures_evaluation import COMPARED, TITLES, best, by_model
+from figures_evaluation import COMPARED, TITLES, best, rivals
 from figures_learning import NAMES
 from units import duration
 
@@ -25,7 +25,10 @@ Record = dict[str, Any]
 MISSING = "Not measured with this version."
 MARGIN = 1.1
 """Times that differ by less than this factor count as equal."""
-MODELS = ("MixtureNDPP", "item-item cosine", "EASE", "BM25 neighbours", "ALS", "AleaCarta")
+MODELS = (
+    "MixtureNDPP", "item-item cosine", "ItemKNN", "BM25 neighbours", "RP3beta", "EASE", "EASE by basket size", "EDLAE by basket size",
+    "EASE of frequent items", "SANSA", "ALS", "AleaCarta",
+)  # fmt: skip
 SETS, SAMPLES = ("NumPy", "ndpp", "pyversity", "apricot"), ("ndpp, a sample", "DPPy, a sample")
 
 
@@ -237,12 +240,10 @@ def diverse_gpu(found: Record | None) -> str:
 
 def ranked(found: Found) -> dict[str, Record]:
     """Return the metrics of all models by data set."""
-    peers = {record["data"]: record["metrics"] for record in found.peers["records"]}
     out = {}
     for data in NAMES:
-        own = by_model(found.quality["records"], data)
-        theirs = {name: metrics for name, metrics in peers.get(data, {}).items() if name not in own}
-        both = own | theirs
+        ours, others = rivals(found.quality["records"], found.peers, data)
+        both = {"MixtureNDPP": ours, **others}
         out[data] = {name: both[name] for name in MODELS if name in both}
     return out
 

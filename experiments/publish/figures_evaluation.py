@@ -31,8 +31,8 @@ PUBLISHED: dict[tuple[str, str], dict[str, dict[str, float]]] = {
 HELD_OUT = {"log-likelihood": 2, "AUC": 3, "MPR": 1, "MPR, largest id": 1}
 COMPARED = {"NDPP": "`NDPP`", "MixtureNDPP": "`MixtureNDPP`", "item-item cosine": "item–item cosine", "EASE": "EASE"}
 SHOWN = {"MPR": 1, "hit rate@10": 3, "MRR": 3, "NDCG@10": 3}
-TITLES = {"independent items": "popularity", "BM25 neighbours": "BM25 neighbours (implicit)", "ALS": "ALS (implicit)",
-          "AleaCarta": "AleaCarta (choice-learn)"}  # fmt: skip
+TITLES = {"independent items": "popularity", "RP3beta": "RP³β"}
+OWN = ("MixtureNDPP", "NDPP")
 
 
 def by_model(records: list[Record], data: str) -> dict[str, dict[str, list[float]]]:
@@ -47,72 +47,114 @@ def best(values: dict[str, float], digits: int) -> dict[str, str]:
     }
 
 
-def summary(records: list[Record]) -> str:
-    """Return one line per data set: hit rate and MPR of the mixture and of simple models, and gains in log-likelihood."""
-    rows, ranked = [], ("MixtureNDPP", "item-item cosine", "EASE")
+def summary(records: list[Record], found: dict[str, Any]) -> str:
+    """Return one line per data set: hit rate and MPR of the mixture and of the best of all others, and gains in log-likelihood."""
+    rows = []
     for data in NAMES:
-        found = by_model(records, data)
+        ours, others = rivals(records, found, data)
         cells = []
         for metric, digits in (("hit rate@10", 3), ("MPR", 1)):
-            values = best({name: found[name][metric][0] for name in ranked if name in found}, digits)
-            cells += [values.get(name, "–") for name in ranked]
-        gains = best({name: found[name]["log-likelihood gain"][0] for name in ("MixtureNDPP", "NDPP")}, 2)
+            most = max(others, key=lambda name: others[name][metric][0])
+            values = best({"": ours[metric][0], most: others[most][metric][0]}, digits)
+            cells += [values[""], f"{_title(most)} {values[most]}"]
+        own = by_model(records, data)
+        gains = best({name: own[name]["log-likelihood gain"][0] for name in OWN}, 2)
         shape = next(
             f"{r['n_missions']}, {r['rank']}" for r in records if (r["data"], r["model"]) == (data, "MixtureNDPP")
         )
         rows.append([NAMES[data], *cells, *gains.values(), shape])
-    heads = ["data", "hit rate@10: mixture", "cosine", "EASE", "MPR: mixture", "cosine", "EASE"]
-    return f"{markdown_table([*heads, 'gain: mixture', '`NDPP`', 'missions, rank'], rows)}\n\n{losses(records)}\n"
+    heads = [
+        "data",
+        "hit rate@10: mixture",
+        "best other",
+        "MPR: mixture",
+        "best other",
+        "gain: mixture",
+        "`NDPP`",
+        "missions, rank",
+    ]
+    return f"{markdown_table(heads, rows)}\n\n{losses(records, found)}\n"
 
 
-def hit_rates(records: list[Record]) -> str:
-    """Return one line per data set: the hit rates of all models."""
+def hit_rates(records: list[Record], found: dict[str, Any]) -> str:
+    """Return one line per data set: the hit rates of our models, cosine and EASE."""
     rows = []
     for data in NAMES:
-        found = by_model(records, data)
-        rates = best({name: found[name]["hit rate@10"][0] for name in COMPARED if name in found}, 3) if found else {}
-        rows += [[NAMES[data], *(rates.get(name, "–") for name in COMPARED)]] if found else []
+        known = both(records, found, data)
+        rates = best({name: known[name]["hit rate@10"][0] for name in COMPARED if name in known}, 3)
+        rows.append([NAMES[data], *(rates.get(name, "–") for name in COMPARED)])
     return markdown_table(["data", *COMPARED.values()], rows) + "\n"
 
 
-def losses(records: list[Record]) -> str:
-    """Say where a simple model ranks better than the mixture."""
-    lost = []
+def losses(records: list[Record], found: dict[str, Any]) -> str:
+    """Say where another model ranks better than the mixture."""
+    lost: dict[str, list[str]] = {}
     for data in NAMES:
-        found = by_model(records, data)
-        for simple in ("item-item cosine", "EASE"):
-            own, mixture = found.get(simple), found["MixtureNDPP"]
-            metrics = [m for m in ("MPR", "hit rate@10") if own and own[m][0] > mixture[m][0]]
+        ours, others = rivals(records, found, data)
+        for name, own in others.items():
+            metrics = [m for m in ("MPR", "hit rate@10") if own[m][0] > ours[m][0]]
             if metrics:
-                lost.append(f"{COMPARED[simple]} on {NAMES[data]} ({' and '.join(metrics)})")
+                lost.setdefault(name, []).append(f"{NAMES[data]} ({' and '.join(metrics)})")
     if not lost:
-        return "No simple model beats `MixtureNDPP`."
-    return f"**Simple models that beat `MixtureNDPP`: {'; '.join(lost)}.**"
+        return "No other model beats `MixtureNDPP`."
+    told = [f"{_title(name)} on {', '.join(where)}" for name, where in lost.items()]
+    return f"**Models that beat `MixtureNDPP`: {'; '.join(told)}.**"
 
 
 def at_a_glance(records: list[Record], found: dict[str, Any]) -> str:
-    """Return the hit rate of the default model beside those of cosine, EASE and ALS on every data set."""
-    als = {record["data"]: record["metrics"]["ALS"] for record in found["records"]}
-    rows, first = [], []
+    """Return the hit rate of the default model beside those of cosine and of the best of all others, on every data set."""
+    rows, first, won = [], [], 0
     for data, title in NAMES.items():
-        own = by_model(records, data)
-        models = {name: own.get(name) for name in ("MixtureNDPP", "item-item cosine", "EASE")} | {"ALS": als.get(data)}
-        there = {name: metrics for name, metrics in models.items() if metrics}
-        hits = best({name: metrics["hit rate@10"][0] for name, metrics in there.items()}, 3)
+        ours, others = rivals(records, found, data)
+        strongest = max(others, key=lambda name: others[name]["hit rate@10"][0])
+        rates = {name: others[name]["hit rate@10"][0] for name in ("item-item cosine", strongest)}
+        hits = best({"": ours["hit rate@10"][0], **rates}, 3)
         size = next(record["n_items"] for record in records if record["data"] == data)
-        rows.append([title, f"{size:,}", *(hits.get(name, "–") for name in models)])
-        first.append(max(there, key=lambda name: there[name]["MPR"][0]) == "MixtureNDPP")
-    header = ["hit rate@10", "items", "`ndpp fit`", "item–item cosine", "EASE", "ALS"]
+        shown = [hits[""], hits["item-item cosine"], f"{_title(strongest)} {hits[strongest]}"]
+        rows.append([title, f"{size:,}", *shown, ahead(ours, others[strongest])])
+        first.append(ours["MPR"][0] > max(own["MPR"][0] for own in others.values()))
+        won += ours["hit rate@10"][0] > rates[strongest]
+    header = ["hit rate@10", "items", "`ndpp fit`", "item–item cosine", "the strongest other", "ahead by"]
     n = "all of them" if all(first) else f"{sum(first)} of them"
-    return f"{markdown_table(header, rows)}\n\nIn mean percentile rank, the default model is best on {n}.\n"
+    said = f"By hit rate, the default model is ahead of all others on {won} of {len(rows)} data sets; in mean percentile rank, on {n}."
+    return f"{markdown_table(header, rows)}\n\n{said}\n"
 
 
-def peers(found: dict[str, Any]) -> str:
-    """Return one table for all data sets, with the paired difference of the hit rate to item–item cosine, and what was chosen."""
+def rivals(
+    records: list[Record], found: dict[str, Any], data: str
+) -> tuple[dict[str, list[float]], dict[str, dict[str, list[float]]]]:
+    """Return the metrics of the default model and those of all models of others, on one data set."""
+    known = both(records, found, data)
+    return known["MixtureNDPP"], {
+        name: own for name, own in known.items() if name not in (*OWN, "SymmetricDPP", "ONDPP")
+    }
+
+
+def both(records: list[Record], found: dict[str, Any], data: str) -> dict[str, dict[str, list[float]]]:
+    """Return the metrics of all models on one data set: those of the comparison with others where it has them."""
+    compared: dict[str, dict[str, list[float]]] = next(
+        (record["metrics"] for record in found["records"] if record["data"] == data), {}
+    )
+    return by_model(records, data) | compared
+
+
+def ahead(ours: dict[str, list[float]], theirs: dict[str, list[float]]) -> str:
+    """Return by how much our hit rate is higher, with the interval of the paired difference if the same run had both models."""
+    return (
+        _difference(theirs.get("behind"))
+        if "behind" in theirs
+        else f"{ours['hit rate@10'][0] - theirs['hit rate@10'][0]:+.3f}"
+    )
+
+
+def peers(records: list[Record], found: dict[str, Any]) -> str:
+    """Return one table for all data sets, with the paired difference of the hit rate to the mixture, and what was chosen."""
     rows, said = [], []
     for record in sorted(found["records"], key=lambda record: list(NAMES).index(record["data"])):
-        there = record["metrics"]
-        metrics = {name: there[name] for name in ("MixtureNDPP", "NDPP") if name in there} | there  # ours first
+        known = both(records, found, record["data"])
+        ours = {name: known[name] for name in OWN}
+        order = sorted(record["metrics"].items(), key=lambda row: row[1]["hit rate@10"][0])
+        metrics = ours | {name: own for name, own in order if name not in ours}
         columns = {
             m: best({name: own[m][0] for name, own in metrics.items() if m in own}, digits)
             for m, digits in SHOWN.items()
@@ -120,9 +162,9 @@ def peers(found: dict[str, Any]) -> str:
         for i, (name, own) in enumerate(metrics.items()):
             cells = [columns[m].get(name, "–") for m in SHOWN]
             about = (f"**{NAMES[record['data']]}**", f"{record['n_held_out']:,} held-out items", "")[min(i, 2)]
-            rows.append([about, _title(name), *cells, _difference(own.get("hit rate@10 gain"))])
+            rows.append([about, _title(name), *cells, "–" if name in OWN else ahead(ours["MixtureNDPP"], own)])
         said.append(f"- {NAMES[record['data']]}: {_winners(metrics)} {_chosen(record)}")
-    header = ["data", "model", *SHOWN, "hit rate@10, difference to cosine"]
+    header = ["data", "model", *SHOWN, "hit rate@10, `MixtureNDPP` ahead by"]
     return "\n\n".join([markdown_table(header, rows), "\n".join(said), f"{on_machine(found['machine'])}.\n"])
 
 
@@ -148,13 +190,14 @@ def _difference(interval: list[float] | None) -> str:
 
 
 def _chosen(record: Record) -> str:
-    parts = [f"EASE: λ = {record['penalty']:g}"]
+    parts = []
     for peer in record["peers"]:
         if "error" in peer:
             parts.append(f"{peer['model']} could not be run: `{peer['error'].splitlines()[-1]}`")
             continue
-        settings = ", ".join(f"{name} {value:g}" for name, value in peer["settings"].items())
-        parts.append(f"{peer['model']}: {settings}, of {len(peer['tried'])} settings, {peer['seconds']:.1f} s")
+        settings = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in peer["settings"].items())
+        tried = f"of {len(peer['tried'])} settings, {peer['seconds']:.1f} s"
+        parts.append(f"{_title(peer['model'])}: {settings}, {tried}")
     return "Chosen on validation baskets: " + "; ".join(parts) + "."
 
 
@@ -341,5 +384,5 @@ def cells(values: dict[str, list[float]]) -> list[str]:
 def parts(records: list[Record], found: dict[str, Any], alike: dict[str, Any]) -> dict[str, str]:
     """Return the blocks of ``docs/quality.md`` by name."""
     return {
-        "summary": summary(records), "peers": peers(found), "lookalike": lookalike(alike), "data": kernels(records) + "\n",
+        "summary": summary(records, found), "peers": peers(records, found), "lookalike": lookalike(alike), "data": kernels(records) + "\n",
     }  # fmt: skip

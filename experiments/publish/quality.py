@@ -16,8 +16,8 @@ import argparse
 import json
 import multiprocessing
 import time
-from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +31,7 @@ from ndpp._atomic import replacing
 from ndpp.datasets import load_baskets, load_complete_journey
 from ndpp.errors import DataNotFoundError
 from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP
+from ndpp.learning.average import fit_weights
 from ndpp.samplers import Rejection
 from ndpp_experiments.record import machine
 
@@ -55,6 +56,8 @@ DATA = {
     "millionsong_sample": Data(200, (0.1,), n_test=0),  # 1,578 baskets: only for --kernels
 }
 MODELS = {"NDPP": NDPP, "ONDPP": ONDPP, "SymmetricDPP": SymmetricDPP, "MixtureNDPP": MixtureNDPP}
+AVERAGE, N_FITS = "average", 3
+"""The average of several fits: those of ``MixtureNDPP``, which then are the members of one model and need a folder for kernels."""
 BASELINES: dict[str, Callable[[Baskets], object]] = {
     "independent items": metrics.independent_items, "item-item cosine": metrics.item_item_cosine, "EASE": metrics.ease,
 }  # fmt: skip
@@ -90,12 +93,13 @@ def load(name: str) -> Baskets:
 def jobs(data: list[str], models: list[str], seeds: int) -> list[Job]:
     """Return the jobs: NDPP with every seed first, then the other models with one seed."""
     out = []
-    for model in models:
+    for model in (name for name in models if name != AVERAGE):
         for name in data:
             gammas = DATA[name].gammas if model == "ONDPP" else (None,)
             if not DATA[name].n_test and (model in BASELINES or model == "SymmetricDPP"):
                 continue
             n_seeds = seeds if model == "NDPP" and DATA[name].n_test else 1
+            n_seeds = N_FITS if model == "MixtureNDPP" and AVERAGE in models else n_seeds
             out += [Job(name, model, gamma, seed) for seed in range(n_seeds) for gamma in gammas]
     return sorted(out, key=lambda job: job.data != "instacart_train")  # it takes longest
 
@@ -107,7 +111,14 @@ def work(job: Job, device: str, epochs: int, kernels: Path | None) -> dict[str, 
     train, validation, test = load(job.data).split(N_VALIDATION, DATA[job.data].n_test, rng=0)
     found = {**job._asdict(), "n_items": train.n_items, "n_train": len(train), "n_test": len(test)}
     model: Any
-    if job.model == "EASE":
+    if job.model == AVERAGE:
+        assert kernels is not None
+        fits = [load_model(job._replace(model="MixtureNDPP", seed=seed).path(kernels)) for seed in range(N_FITS)]
+        values = np.stack([law.log_probs(validation) for law in fits], axis=1)
+        model = Mixture.pooled(fits, fit_weights(values)).normalized()
+        found |= {"fits": N_FITS, "validation": float(model.log_probs(validation).mean())}
+        save(model, job.path(kernels))
+    elif job.model == "EASE":
         model = metrics.ease(train, validation=validation)
         found |= {"penalty": model.penalty}
     elif job.model in BASELINES:
@@ -131,6 +142,7 @@ def fitted(
     settings |= {} if job.gamma is None else {"gamma": job.gamma}
     if job.model == "MixtureNDPP":  # its shape and its number of epochs follow from the data
         model: Any = MixtureNDPP(max_epochs=min(epochs, MixtureNDPP.max_epochs), **settings)
+        model._number = job.seed  # as a member of an average
     else:
         model = MODELS[job.model](rank=DATA[job.data].rank, max_epochs=epochs, **settings)
     if path is None:
@@ -173,11 +185,29 @@ def write(path: Path, record: dict[str, Any]) -> None:
         temporary.write_text(json.dumps({"records": list(records.values())}, indent=1) + "\n")
 
 
+def finished(
+    waiting: dict[Future[dict[str, Any]], Job], pool: ProcessPoolExecutor, chosen: argparse.Namespace
+) -> Iterator[Future[dict[str, Any]]]:
+    """Yield jobs as they are done, and begin the average of a data set after the last of its fits."""
+    left = {name: N_FITS for name in chosen.data if AVERAGE in chosen.models and DATA[name].n_test}
+    running = set(waiting)
+    while running:
+        done, running = wait(running, return_when=FIRST_COMPLETED)
+        yield from done
+        for job in (waiting[one] for one in done if waiting[one].model == "MixtureNDPP" and not one.exception()):
+            left[job.data] = left.get(job.data, 0) - 1
+            if left[job.data] == 0:
+                average = Job(job.data, AVERAGE, None, 0)
+                one = pool.submit(work, average, chosen.device, chosen.epochs, chosen.kernels)
+                waiting[one] = average
+                running.add(one)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     tested = [name for name in DATA if DATA[name].n_test]
     parser.add_argument("--data", nargs="+", choices=DATA, default=tested)
-    parser.add_argument("--models", nargs="+", choices=[*MODELS, *BASELINES], default=[*MODELS, *BASELINES])
+    parser.add_argument("--models", nargs="+", choices=[*MODELS, AVERAGE, *BASELINES], default=[*MODELS, *BASELINES])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--jobs", type=int, default=1, help="processes for large catalogues")
@@ -186,6 +216,8 @@ def main() -> None:
     parser.add_argument("--kernels", type=Path, metavar="FOLDER", help="save kernels and unfinished training there")
     parser.add_argument("-o", "--output", type=Path, default=Path("quality.json"))
     chosen, about = parser.parse_args(), machine()
+    if AVERAGE in chosen.models and not (chosen.kernels and "MixtureNDPP" in chosen.models):
+        parser.error(f"{AVERAGE} needs --kernels FOLDER and MixtureNDPP among the --models")
     spawn = multiprocessing.get_context("spawn")
     if chosen.kernels:
         chosen.kernels.mkdir(parents=True, exist_ok=True)
@@ -195,7 +227,7 @@ def main() -> None:
             pool = small if job.data in SMALL or job.model in BASELINES else large
             waiting[pool.submit(work, job, chosen.device, chosen.epochs, chosen.kernels)] = job
         began = time.perf_counter()
-        for done in as_completed(waiting):
+        for done in finished(waiting, small, chosen):
             if reason := done.exception():
                 print(f"{waiting[done]}: {reason!r}", flush=True)
                 continue

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from ndpp import Baskets, metrics
 from ndpp.datasets import make_baskets
@@ -26,7 +27,7 @@ def peers(monkeypatch):
     monkeypatch.syspath_prepend(str(PEERS.parent))
     monkeypatch.syspath_prepend(str(PEERS))
     yield importlib.import_module("common"), importlib.import_module("run")
-    for name in ("common", "run", "quality"):
+    for name in ("common", "run", "quality", "linear_models"):
         sys.modules.pop(name, None)
 
 
@@ -78,9 +79,10 @@ def test_the_best_setting_on_validation_is_ranked_on_test(peers, split):
     def fit(train, *, sign):
         return lambda rest: np.tile(sign * popular, (rest.shape[0], 1))
 
-    found = common.choose("popularity", read, [{"sign": -1}, {"sign": 1}], fit)
+    found = common.choose("popularity", read, {"sign": (-1, 0, 1)}, {"sign": -1}, fit)
     assert found["settings"] == {"sign": 1}
-    assert [one for one, _ in found["tried"]] == [{"sign": -1}, {"sign": 1}]
+    assert sorted(one["sign"] for one, _ in found["tried"]) == [-1, 0, 1]
+    assert found["validation"] == max(value for _, value in found["tried"])
     expected = held_out_ranks(metrics.independent_items(TRAIN), hold_out(TEST, np.random.default_rng(0)))
     assert found["above"] == expected.above.tolist()
 
@@ -97,15 +99,52 @@ def test_a_peer_that_fails_is_recorded(peers, split, tmp_path, monkeypatch):
     assert found == {"model": "implicit", "error": "ERROR: No matching distribution found for implicit"}
 
 
+def test_models_of_ndpp_are_tuned_and_ranked_like_those_of_others(peers, split, tmp_path):
+    _, run = peers
+    found = {one["model"]: one for one in run.run_peer("linear", split, tmp_path)}
+    assert list(found) == ["ItemKNN", "RP3beta", "EASE", "EASE by basket size", "EDLAE by basket size"]
+    held = hold_out(TEST, np.random.default_rng(0))
+    for name in ("EASE", "EDLAE by basket size"):
+        expected = held_out_ranks(metrics.ease(TRAIN, **found[name]["settings"]), held)
+        assert found[name]["above"] == expected.above.tolist()
+    steps = [found[name]["validation"] for name in ("EASE", "EASE by basket size", "EDLAE by basket size")]
+    assert steps[0] > 0.1
+
+
+def test_only_the_nearest_items_are_kept(peers):
+    linear = importlib.import_module("linear_models")
+    weights = sparse.csr_array(np.array([[0.0, 3.0, 1.0], [2.0, 0.0, 4.0], [5.0, 6.0, 0.0]]))
+    kept = linear.nearest(weights, 1).toarray()
+    np.testing.assert_array_equal(kept, [[0.0, 0.0, 0.0], [0.0, 0.0, 4.0], [5.0, 6.0, 0.0]])
+    np.testing.assert_array_equal(linear.nearest(weights, 2).toarray(), weights.toarray())
+
+
+def test_the_difference_to_our_model_is_paired(peers, tmp_path):
+    _, run = peers
+    held = hold_out(TEST, np.random.default_rng(0))
+    models = {"MixtureNDPP": metrics.ease(TRAIN), "ALS": metrics.independent_items(TRAIN), "same": metrics.ease(TRAIN)}
+    found = {name: held_out_ranks(model, held) for name, model in models.items()}
+    out = run.summary(found)
+    assert "behind" not in out["MixtureNDPP"]
+    assert out["same"]["behind"] == [0.0, 0.0, 0.0]
+    difference = out["MixtureNDPP"]["hit rate@10"][0] - out["ALS"]["hit rate@10"][0]
+    assert out["ALS"]["behind"][0] == pytest.approx(difference)
+    run.keep_ranks(tmp_path / "made.npz", held, found)
+    with np.load(tmp_path / "made.npz") as kept:
+        np.testing.assert_array_equal(kept["above_ALS"], found["ALS"].above)
+        np.testing.assert_array_equal(kept["items"], held.items)
+        np.testing.assert_array_equal(kept["ranks_ALS"], 1 + found["ALS"].above + found["ALS"].ties / 2)
+
+
 def test_models_of_an_earlier_run_stay(peers, tmp_path, monkeypatch):
     _, run = peers
     monkeypatch.setattr(run, "load", lambda data: Baskets.concat([TRAIN, VALIDATION, TEST]))
     monkeypatch.setattr(run, "N_TEST", 100)
     new = run.compare("made", [], tmp_path, None)
-    assert list(new["metrics"]) == ["independent items", "item-item cosine", "EASE"]
-    value, low, high = new["metrics"]["EASE"]["hit rate@10"]
+    assert list(new["metrics"]) == ["independent items", "item-item cosine"]
+    value, low, high = new["metrics"]["item-item cosine"]["hit rate@10"]
     assert 0 < low <= value <= high <= 1
-    old = {"metrics": {"EASE": None, "ALS": {"MPR": [1.0, 1.0, 1.0]}}, "peers": [{"model": "ALS"}]}
+    old = {"metrics": {"item-item cosine": None, "ALS": {"MPR": [1.0, 1.0, 1.0]}}, "peers": [{"model": "ALS"}]}
     both = run.kept(old, new)
     assert both["metrics"] == new["metrics"] | {"ALS": old["metrics"]["ALS"]}
     assert both["peers"] == old["peers"]

@@ -312,6 +312,23 @@ def families_truth(base: Base) -> Truth:
     return truth_of(base, tables)
 
 
+MORE_NAMES = ("four", "five", "six")
+
+
+def build_pooled(base: Base) -> Mixture:
+    families = build_families(base)
+    families = families.framed(families.frame._replace(names=MORE_NAMES))
+    tied = Mixture.tied(base.odds, base.X, base.W, base.weights, names=NAMES, labels=base.labels)
+    return Mixture.pooled([tied, families], [0.75, 0.25])
+
+
+def pooled_truth(base: Base) -> Truth:
+    first, second = tied_truth(base), families_truth(base)
+    weights = np.concatenate([0.75 * first.weights, 0.25 * second.weights])
+    tables = np.concatenate([first.given_component, second.given_component])
+    return replace(first, weights=weights, given_component=tables, names=NAMES + MORE_NAMES)
+
+
 KINDS: tuple[Kind, ...] = (
     Kind(
         "kernel",
@@ -337,6 +354,7 @@ KINDS: tuple[Kind, ...] = (
         False,
     ),
     Kind("families", build_families, families_truth, True, False),
+    Kind("pooled", build_pooled, pooled_truth, True, False),
 )
 KIND = {kind.name: kind for kind in KINDS}
 

@@ -16,6 +16,7 @@ from ndpp.metrics import models
 from ndpp.metrics.likelihood import random_sets
 from ndpp.metrics.models import log_size_probabilities
 from ndpp.metrics.ranking import held_out_ranks, without
+from ndpp.metrics.regression import DROPOUTS, _each_item, _quality
 
 MADE = make_baskets(1500, rng=0)
 TRAIN, VALIDATION, TEST = MADE.baskets.split(200, 400, rng=0)
@@ -207,6 +208,42 @@ def test_baskets_may_count_by_a_power_of_their_size(power):
     assert abs(model.weights - metrics.ease(baskets, penalty=penalty).weights).max() > 1e-3
 
 
+def test_dropout_penalizes_each_item_by_how_often_it_occurs():
+    """The regression of each item on the others, with the penalty that dropout of the share p is in expectation."""
+    baskets, penalty, p = baskets_of(np.random.default_rng(1).integers(1, 7, 200), 12), 7.0, 0.4
+    X = baskets.to_csr().toarray().astype(float)
+    expected = np.zeros((12, 12))
+    for item in range(12):
+        others = np.delete(np.arange(12), item)
+        kept = np.where(np.eye(11, dtype=bool), 1 - p, (1 - p) ** 2)  # how often two items are there together
+        A = X[:, others].T @ X[:, others] * kept / (1 - p) ** 2
+        expected[others, item] = np.linalg.solve(A + penalty * np.eye(11), X[:, others].T @ X[:, item])
+    model = metrics.ease(baskets, penalty=penalty, dropout=p)
+    np.testing.assert_allclose(model.weights, expected, atol=1e-12)
+    assert model.dropout == p
+    assert abs(model.weights - metrics.ease(baskets, penalty=penalty).weights).max() > 1e-3
+
+
+def test_baskets_may_count_by_weights():
+    baskets = baskets_of(np.random.default_rng(1).integers(1, 7, 200), 12)
+    by_size = metrics.ease(baskets, penalty=7.0, size_power=0.25).weights
+    np.testing.assert_allclose(metrics.ease(baskets, penalty=7.0, weights=3 * baskets.sizes**-0.5).weights, by_size)
+    np.testing.assert_allclose(metrics.ease(Orders(baskets, weights=baskets.sizes**-0.5), penalty=7.0).weights, by_size)
+    first = metrics.ease(baskets, penalty=7.0, weights=np.arange(200) < 50).weights
+    np.testing.assert_allclose(first, metrics.ease(baskets[:50], penalty=7.0).weights)
+    with pytest.raises(InvalidInputError, match="weights"):
+        metrics.ease(baskets, weights=np.ones(3))
+
+
+def test_validation_baskets_choose_the_dropout():
+    chosen = metrics.ease(TRAIN, penalty=30.0, dropout=None, validation=VALIDATION)
+    tried = {p: metrics.ease(TRAIN, penalty=30.0, dropout=p) for p in DROPOUTS}
+    held = _each_item(VALIDATION)
+    quality = {p: _quality(model, held) for p, model in tried.items()}
+    assert quality[chosen.dropout] == max(quality.values()) > min(quality.values())
+    assert metrics.ease(TRAIN, dropout=None).dropout == 0.2
+
+
 def test_validation_baskets_choose_the_power():
     chosen = metrics.ease(TRAIN, size_power=None, validation=VALIDATION)
     assert chosen.penalty == metrics.ease(TRAIN, size_power=0.5, validation=VALIDATION).penalty
@@ -265,6 +302,9 @@ def test_wrong_input_to_ease():
             metrics.ease(TRAIN, penalty=penalty)
     with pytest.raises(InvalidInputError, match="size_power must lie between 0 and 2"):
         metrics.ease(TRAIN, size_power=-1.0)
+    for dropout in (-0.1, 1.0, np.nan):
+        with pytest.raises(InvalidInputError, match="dropout must be at least 0 and less than 1"):
+            metrics.ease(TRAIN, dropout=dropout)
     with pytest.raises(InvalidInputError, match="Ease ranks items but has no probabilities"):
         metrics.mean_log_likelihood(EASE, TEST)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from types import SimpleNamespace
 
 import numpy as np
@@ -307,6 +308,22 @@ def test_item_item_cosine_against_a_plain_loop():
     np.fill_diagonal(S, 0)
     expected = [S[items].sum(axis=0) for items in test]
     np.testing.assert_allclose(metrics.item_item_cosine(train).scores(test), expected, atol=1e-12)
+
+
+def test_shrunk_cosine_and_rp3beta_against_plain_loops():
+    rng = np.random.default_rng(0)
+    train = Baskets.from_lists([rng.choice(9, rng.integers(6), replace=False).tolist() for _ in range(80)], n_items=9)
+    X = train.to_csr().toarray().astype(float)
+    counts, sizes, pairs = X.sum(axis=0), X.sum(axis=1), X.T @ X
+    shrunk, walked = np.zeros((9, 9)), np.zeros((9, 9))
+    for a, b in itertools.permutations(range(9), 2):
+        shrunk[a, b] = pairs[a, b] / np.sqrt(counts[a] * counts[b]) * pairs[a, b] / max(pairs[a, b] + 5.0, 1.0)
+        walked[a, b] = sum((X[u, a] / counts[a]) ** 0.7 * (X[u, b] / sizes[u]) ** 0.7 for u in range(len(X)) if X[u, a])
+        walked[a, b] /= counts[b] ** 0.3
+    np.testing.assert_allclose(metrics.item_item_cosine(train, shrinkage=5.0).weights.toarray(), shrunk, atol=1e-12)
+    np.testing.assert_allclose(metrics.rp3beta(train, alpha=0.7, beta=0.3).weights.toarray(), walked, atol=1e-12)
+    with pytest.raises(InvalidInputError, match="shrinkage must be at least zero"):
+        metrics.item_item_cosine(train, shrinkage=-1.0)
 
 
 def test_cosine_has_no_likelihood():

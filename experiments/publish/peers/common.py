@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,9 @@ from scipy import sparse
 
 Scores = Callable[[sparse.csr_matrix], np.ndarray]
 """From baskets, one per row, to the scores of all items."""
-CHUNK = 4_000_000
+CHUNK, LARGE = 4_000_000, 3000
+SECONDS = float(os.environ.get("PEER_SECONDS", "inf"))
+"""When the search for settings of one model ends, if it has not ended before."""
 
 
 class Queries(NamedTuple):
@@ -68,18 +71,41 @@ def reciprocal_rank(scores: Scores, queries: Queries) -> float:
     return float(np.average(1 / (1 + above + ties / 2), weights=queries.weight))
 
 
-def choose(model: str, split: Split, settings: Iterable[dict[str, Any]], fit: Callable[..., Scores]) -> dict[str, Any]:
-    """Fit every setting, keep the best on the validation queries, and rank the test queries with it."""
-    began, tried = time.perf_counter(), []
-    for one in settings:
-        scores = fit(split.train, **one)
-        tried.append((reciprocal_rank(scores, split.validation), one, scores))
-        print(f"  {model} {one}: validation MRR {tried[-1][0]:.4f}", flush=True)
-    value, best, scores = max(tried, key=lambda row: row[0])
-    above, ties = ranks(scores, split.test)
+def choose(
+    model: str, split: Split, grid: dict[str, tuple[Any, ...]], start: dict[str, Any], fit: Callable[..., Scores]
+) -> dict[str, Any]:
+    """Change one setting at a time to one nearby, as long as the ranks of the validation queries improve; rank the test queries.
+
+    Nearby is up to two steps away in the grid, or one in large catalogues, where a fit may take a minute. ``SECONDS`` end the search.
+    """
+    steps = (1, -1, 2, -2) if split.train.shape[1] <= LARGE else (1, -1)
+    began, tried = time.perf_counter(), list[tuple[dict[str, Any], float]]()
+
+    def value(settings: dict[str, Any]) -> float:
+        known = [found for one, found in tried if one == settings]
+        if not known:
+            tried.append((settings, reciprocal_rank(fit(split.train, **settings), split.validation)))
+            print(f"  {model} {settings}: {tried[-1][1]:.4f}, {time.perf_counter() - began:.0f} s", flush=True)
+        return known[0] if known else tried[-1][1]
+
+    def better(one: dict[str, Any]) -> bool:
+        return time.perf_counter() - began < SECONDS and value(one) > value(best)
+
+    here: dict[str, Any] | None = start
+    while here is not None:
+        best = here
+        beside = [
+            best | {name: choices[i]}
+            for name, choices in grid.items()
+            for i in (choices.index(best[name]) + step for step in steps)
+            if 0 <= i < len(choices)
+        ]
+        here = next((one for one in beside if better(one)), None)
+    best, reached = max(tried, key=lambda row: row[1])
+    above, ties = ranks(fit(split.train, **best), split.test)
     return {
-        "model": model, "settings": best, "validation": value, "tried": [[one, value] for value, one, _ in tried],
-        "seconds": time.perf_counter() - began, "above": above.tolist(), "ties": ties.tolist(),
+        "model": model, "settings": best, "validation": reached, "tried": tried, "seconds": time.perf_counter() - began,
+        "above": above.tolist(), "ties": ties.tolist(),
     }  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -36,12 +35,17 @@ def als(train: sparse.csr_matrix, *, factors: int, regularization: float, alpha:
 
 
 def peers(split: Split) -> list[dict[str, Any]]:
-    neighbours = [{"K": K, "K1": K1, "B": B} for K, K1, B in product((20, 200), (0.3, 1.2, 5.0), (0.0, 0.4, 0.8))]
-    factors = [
-        {"factors": factors, "regularization": penalty, "alpha": alpha}
-        for factors, penalty, alpha in product((16, 64), (10.0, 100.0, 1000.0), (3.0, 10.0, 30.0))
+    neighbours = {
+        "K": (20, 50, 100, 200, 500, 1000), "K1": (0.1, 0.3, 0.6, 1.2, 2.5, 5.0, 10.0, 20.0), "B": (0.0, 0.2, 0.4, 0.6, 0.8, 1.0),
+    }  # fmt: skip
+    factors = {
+        "regularization": (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0), "alpha": (1.0, 3.0, 10.0, 30.0, 100.0),
+        "factors": (16, 32, 64, 128, 256),
+    }  # fmt: skip
+    return [
+        choose("BM25 neighbours", split, neighbours, {"K": 200, "K1": 1.2, "B": 0.4}, bm25),
+        choose("ALS", split, factors, {"regularization": 10.0, "alpha": 10.0, "factors": 64}, als),
     ]
-    return [choose("BM25 neighbours", split, neighbours, bm25), choose("ALS", split, factors, als)]
 
 
 if __name__ == "__main__":

@@ -30,13 +30,16 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 from quality import N_VALIDATION, load  # noqa: E402 - the splits are those of quality.py
 
-DATA = ("groceries", "amazon_apparel", "amazon_3cat", "uk_retail", "foodcom", "complete_journey")
-SMALL = DATA[:2]
+DATA = (
+    "groceries", "amazon_apparel", "amazon_3cat", "uk_retail", "complete_journey", "foodcom", "instacart_train", "goodreads_toread",
+)  # fmt: skip
+SMALL, LARGE = DATA[:2], ("instacart_train",)
+OWN = ("NDPP", "MixtureNDPP", "average")
 N_TEST = 2000
 
 
 class Peer(NamedTuple):
-    """A script, the packages that its environment needs, and the data sets that it is run on unless others are named."""
+    """A script, the packages of its environment, none if it is this one, and the data sets that it is run on unless others are named."""
 
     script: str
     packages: tuple[str, ...]
@@ -44,6 +47,8 @@ class Peer(NamedTuple):
 
 
 PEERS = {
+    "linear": Peer("linear_models.py", ()),
+    "sansa": Peer("sansa_models.py", ("sansa==1.1.0", "scikit-sparse==0.4.15"), LARGE),
     "implicit": Peer("implicit_models.py", ("implicit==0.7.3",)),
     "choice-learn": Peer("aleacarta.py", ("choice-learn==1.3.3", "tensorflow", "scipy"), SMALL),
 }
@@ -63,7 +68,7 @@ def written(held: HeldOut, weight: Any) -> dict[str, Any]:
 def run_peer(name: str, split: Path, folder: Path) -> list[dict[str, Any]]:
     """Return what a peer finds, run in an environment of its own; an error becomes a record."""
     peer, home, output = PEERS[name], folder / name, folder / f"{split.stem}-{name}.json"
-    python = home / "bin" / "python"
+    python = home / "bin" / "python" if peer.packages else Path(sys.executable)
     try:
         if output.exists():
             return list(json.loads(output.read_text(encoding="utf-8")))
@@ -82,9 +87,9 @@ def run_peer(name: str, split: Path, folder: Path) -> list[dict[str, Any]]:
     return list(json.loads(output.read_text(encoding="utf-8")))
 
 
-def summary(found: dict[str, Ranks], base: str) -> dict[str, dict[str, list[float]]]:
-    """Return each metric of each model as [value, low, high], with the paired difference of the hit rate to the base."""
-    out = {}
+def summary(found: dict[str, Ranks]) -> dict[str, dict[str, list[float]]]:
+    """Return each metric of each model as [value, low, high], and by how much more often the mixture hits than it, basket by basket."""
+    out, ours, average = {}, found.get("MixtureNDPP"), found.get("average")
     for name, ranks in found.items():
         values = {
             "MPR": ranks.percentile(),
@@ -92,14 +97,45 @@ def summary(found: dict[str, Ranks], base: str) -> dict[str, dict[str, list[floa
             "MRR": ranks.reciprocal(),
             "NDCG@10": ranks.discounted(10),
         }
-        values["hit rate@10 gain"] = ranks.in_top(10) - found[base].in_top(10)
+        if ours is not None and name not in OWN:
+            values["behind"] = ours.in_top(10) - ranks.in_top(10)
+            values |= {} if average is None else {"behind average": average.in_top(10) - ranks.in_top(10)}
         columns = [PerBasket(metric, value, 0) for metric, value in values.items()]
         estimates = mean_estimates(columns, Bootstrap(0.95, 1000, np.random.default_rng(0)))
         out[name] = {one.name: [one.value, one.low, one.high] for one in estimates}
     return out
 
 
-def compare(data: str, peers: list[str], folder: Path, kernels: Path | None) -> dict[str, Any]:
+def keep_ranks(path: Path, held: HeldOut, found: dict[str, Ranks]) -> None:
+    """Write the held-out items, the numbers of candidates, and for each model how many are above the item and tied with it."""
+    arrays: dict[str, Any] = {"items": held.items, "candidates": next(iter(found.values())).candidates}
+    for name, ranks in found.items():
+        arrays |= {f"above_{name}": ranks.above, f"ties_{name}": ranks.ties}
+        arrays[f"ranks_{name}"] = 1 + ranks.above + ranks.ties / 2
+    np.savez_compressed(path, allow_pickle=False, **arrays)
+
+
+def read_ranks(path: Path) -> dict[str, Ranks]:
+    """Return the ranks of our own models that :func:`keep_ranks` wrote; none if there is no such file."""
+    if not path.exists():
+        return {}
+    with np.load(path) as file:
+        every = np.ones(len(file["items"]), bool)
+        return {
+            name: Ranks(file[f"above_{name}"], file[f"ties_{name}"], file["candidates"], every)
+            for name in OWN
+            if f"above_{name}" in file
+        }
+
+
+def compare(
+    data: str,
+    peers: list[str],
+    folder: Path,
+    kernels: Path | None,
+    kept_in: Path | None = None,
+    own_in: Path | None = None,
+) -> dict[str, Any]:
     """Return the metrics of all models on one data set, and how the peers were chosen."""
     train, validation, test = load(data).split(N_VALIDATION, N_TEST, rng=0)
     held, tuning = hold_out(test, np.random.default_rng(0)), each_item(validation)
@@ -108,26 +144,21 @@ def compare(data: str, peers: list[str], folder: Path, kernels: Path | None) -> 
     split.write_text(json.dumps({"n_items": train.n_items, "train": train.to_lists(), **parts}), encoding="utf-8")
     own: dict[str, Any] = {
         "independent items": metrics.independent_items(train), "item-item cosine": metrics.item_item_cosine(train),
-        "EASE": metrics.ease(train, validation=validation),
     }  # fmt: skip
-    for name in ("NDPP", "MixtureNDPP"):
+    for name in OWN:
         for path in sorted(kernels.glob(f"{data}-{name.lower()}-*-0.safetensors")) if kernels else ():
             own[name] = ndpp.load(path)
     found = {name: held_out_ranks(model, held) for name, model in own.items()}
+    found |= {} if own_in is None else read_ranks(own_in / f"{data}.npz")
     candidates, chosen = train.n_items - held.rest.sizes, []
     for record in (record for name in peers for record in run_peer(name, split, folder)):
         if "error" not in record:
             above, ties = np.array(record.pop("above")), np.array(record.pop("ties"))
             found[record["model"]] = Ranks(above, ties, candidates, np.ones(len(above), bool))
         chosen.append(record)
-    scores = summary(found, base="item-item cosine")
-    return {
-        "data": data,
-        "n_held_out": len(held.items),
-        "penalty": own["EASE"].penalty,
-        "metrics": scores,
-        "peers": chosen,
-    }
+    if kept_in is not None:
+        keep_ranks(kept_in / f"{data}.npz", held, found)
+    return {"data": data, "n_held_out": len(held.items), "metrics": summary(found), "peers": chosen}
 
 
 def kept(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
@@ -144,13 +175,17 @@ def main() -> None:
     parser.add_argument(
         "--kernels", type=Path, metavar="FOLDER", help="models that experiments/publish/quality.py --kernels saved"
     )
+    parser.add_argument("--ranks", type=Path, metavar="FOLDER", help="write the ranks of each model there, as DATA.npz")
+    parser.add_argument(
+        "--own", type=Path, metavar="FOLDER", help="read the ranks of our own models there, which --ranks wrote"
+    )
     parser.add_argument("--folder", type=Path, default=Path("build/peers"), help="splits and environments go there")
     parser.add_argument("-o", "--output", type=Path, default=Path("peers.json"))
     chosen = parser.parse_args()
     chosen.folder.mkdir(parents=True, exist_ok=True)
     for data in chosen.data or DATA:
         peers = [name for name in chosen.peers if chosen.data or data in PEERS[name].data]
-        record = compare(data, peers, chosen.folder, chosen.kernels)
+        record = compare(data, peers, chosen.folder, chosen.kernels, chosen.ranks, chosen.own)
         there = json.loads(chosen.output.read_text(encoding="utf-8"))["records"] if chosen.output.exists() else []
         for old in (one for one in there if one["data"] == data):
             record = kept(old, record)

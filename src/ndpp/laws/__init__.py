@@ -7,8 +7,9 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit
 from ndpp.laws.mixture import Mixture
+from ndpp.laws.pooled import PooledMixture
 from ndpp.laws.tied import TiedMixture
 
 __all__ = ["FamilyMixture", "Law", "Limit", "LowRankKernel", "Mixture", "load", "load_metadata", "save"]
 
-Mixture._make_tied, Law._conditioned = TiedMixture, Conditioned
+Mixture._make_tied, Mixture._make_pooled, Law._conditioned = TiedMixture, PooledMixture, Conditioned

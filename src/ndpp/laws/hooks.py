@@ -255,6 +255,11 @@ class Hooks(ABC):
         return None
 
     @property
+    def drawn_from(self) -> Any:
+        """The law whose samplers draw from this one: itself, unless the same sets come faster from another form of it."""
+        return self
+
+    @property
     def as_kernel(self) -> Any:
         """This distribution, if it is that of a single kernel; None if not."""
         return None

@@ -72,7 +72,8 @@ class Mixture(Law):
     _memory = MEMORY
     _plain_components: Any = ()
     _make_tied: ClassVar[Callable[..., Mixture]]
-    """The class of mixtures with shared ties, which builds on this one; ``ndpp/laws/__init__.py`` connects it."""
+    _make_pooled: ClassVar[Callable[..., Mixture]]
+    """The classes of mixtures with shared ties and of averages, which build on this one; ``ndpp/laws/__init__.py`` connects them."""
 
     @property
     def format_version(self) -> int:  # type: ignore[override]
@@ -128,8 +129,38 @@ class Mixture(Law):
         odds = check_odds(odds, "odds", of=("component", "item"))
         return Mixture._make_tied(odds, base, weights, names=names)
 
+    @staticmethod
+    def pooled(laws: Sequence[Law], weights: Any) -> Mixture:
+        """Return the average Σ_m w_m P_m of laws, such as several fits, as a mixture of the components of all of them.
+
+        :class:`Mixture` of the same laws is the same distribution; its components are the laws themselves, and missions, reasons and
+        context are about them.
+
+        Parameters
+        ----------
+        laws : sequence of Law
+            Over the same items with the same labels.
+        weights : (M,) array_like
+            Their probabilities.
+
+        Examples
+        --------
+        >>> odds = [[0.5, 0.1], [0.1, 0.5]]
+        >>> fits = [Mixture.tied(odds, [[x], [x]], [[0.0]], [0.5, 0.5]) for x in (0.0, 1.0)]
+        >>> average = Mixture.pooled(fits, [0.75, 0.25])
+        >>> average.weights, average.log_prob([0]) == np.log(0.75 * np.exp(fits[0].log_prob([0])) + 0.25 * np.exp(fits[1].log_prob([0])))
+        (array([0.375, 0.375, 0.125, 0.125]), np.True_)
+        """
+        return Mixture._make_pooled(laws, weights)
+
     def __repr__(self) -> str:
         return f"<Mixture of {len(self.weights)} components over {self.n_items} items>"
+
+    @property
+    def _made_of(self) -> Sequence[Law]:
+        """The laws that its file holds: the components."""
+        laws: Sequence[Law] = self._plain_components
+        return laws
 
     # -- hooks of Law --------------------------------------------------------------------------------------------------------
 
@@ -219,7 +250,7 @@ class Mixture(Law):
 
     def _arrays(self) -> dict[str, Any]:
         arrays: dict[str, Any] = {"component_weights": self.weights}
-        for c, law in enumerate(self._plain_components):
+        for c, law in enumerate(self._made_of):
             own = {
                 name: array.read() if isinstance(array, Rows) else array for name, array in law.stored_arrays().items()
             }
@@ -228,14 +259,14 @@ class Mixture(Law):
 
     def facts(self) -> dict[str, Any]:
         """Return what its file says of it and, if they are not all kernels, of its components."""
-        parts = [law.facts() for law in self._plain_components]
+        parts = [law.facts() for law in self._made_of]
         plain = all(part["parametrisation"] == LowRankKernel.parametrisation for part in parts)
-        found = super().facts() | {"n_components": str(len(self.weights)), "names": self.names}
+        found = super().facts() | {"n_components": str(len(parts)), "names": self.names}
         return found if plain else found | {"components": [_texts(part) for part in parts]}
 
     @classmethod
     def _from_arrays(cls, arrays: dict[str, Any], header: ModelHeader) -> Mixture:
-        parts: list[dict[str, Any]] = [{} for _ in range(header.n_components)]
+        parts: list[dict[str, Any]] = [{} for _ in header.components or range(header.n_components)]
         weights = arrays.pop("component_weights")
         for name, array in arrays.items():
             c, _, own = name.partition(".")
@@ -286,13 +317,13 @@ class Mixture(Law):
         return made.framed(self.frame.of(which, self.weights[which]))
 
     def _tilt(self, ids: IntArray, factors: FloatArray | None) -> Mixture:
-        return self._each(law._tilted_by(ids, factors) for law in self._plain_components)
+        return self._each(law._tilted_by(ids, factors) for law in self._made_of)
 
     def _with_alike(self, alike: Sequence[Alike]) -> Mixture:
-        return self._each(law._with_alike(alike) for law in self._plain_components)
+        return self._each(law._with_alike(alike) for law in self._made_of)
 
     def _only_items(self, keep: IntArray) -> Mixture:
-        return self._each(law._only_items(keep) for law in self._plain_components)
+        return self._each(law._only_items(keep) for law in self._made_of)
 
     def _each(self, components: Iterable[Law]) -> Mixture:
         """Return a mixture of these components instead."""

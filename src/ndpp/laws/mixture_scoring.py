@@ -38,9 +38,62 @@ class MixtureScoring(Scoring):
                 out[others] += weight * np.exp(component.log_probs(more) - log_total)
         return out
 
+    def next_scores(self, baskets: Baskets) -> FloatArray:
+        """Return the scores of baskets that all components can have, each component's of many at a time; NaN for others."""
+        mixture: Law = self.law.with_empty()
+        log_posterior = mixture._log_weights + mixture._log_whole(baskets)
+        out, used = np.zeros((len(baskets), mixture.n_items)), mixture.weights > 0
+        lacking = np.asarray(~(log_posterior[:, used] > -np.inf).all(axis=1))
+        shares = np.exp(
+            log_posterior - log_row_sums(log_posterior)[:, None],
+            where=~lacking[:, None],
+            out=np.zeros_like(log_posterior),
+        )
+        for c in np.flatnonzero(shares.any(axis=0)).tolist():
+            memory = self.memory.remember(("component", c), lambda: Memory(self.memory.budget))
+            which = np.flatnonzero(shares[:, c] > 0)
+            scoring = mixture.components[c]._scoring.keeping_in(memory)
+            out[which] += shares[which, c, None] * scoring.next_scores(baskets[which])
+        out[lacking] = np.nan
+        return out
+
     def item_bounds(self) -> FloatArray:
         """Return the bounds of the components; of one that is a mixture, the largest of its own."""
         return np.stack([part._scoring.item_bounds().max(axis=0) for part in self.law._plain_components])
+
+
+class PooledScoring(MixtureScoring):
+    """Scores of an average of laws, as a mixture of these; ``pooled`` is the law whose components are those of all of them."""
+
+    def __init__(self, pooled: Law, memory: Memory | None = None) -> None:
+        super().__init__(pooled.drawn_from, memory)
+        self.pooled = pooled
+
+    def keeping_in(self, memory: Memory) -> PooledScoring:
+        """Return the same for a law that is part of another, whose memory this is."""
+        return PooledScoring(self.pooled, memory)
+
+    def begun_scores(self, baskets: Baskets, best: Best | None, weights: FloatArray | None) -> FloatArray:
+        """Return Σ_m P(m | J ⊆ S) P_m(a ∈ S | J ⊆ S), with the full sums of all laws, whatever the best items are."""
+        pooled, found, log_mass, first = self.pooled, [], [], 0
+        for law in pooled.laws:  # type: ignore[attr-defined]
+            own = slice(first, first + len(law.weights))
+            free = (
+                np.broadcast_to(pooled._free_weights[own], (len(baskets), len(law.weights)))
+                if weights is None
+                else weights[:, own]
+            )
+            started = np.stack([law._log_started(ids, None) for ids in baskets]).reshape(free.shape)
+            with np.errstate(divide="ignore"):
+                log_mass.append(log_row_sums(np.log(free) + started - law._log_unit))
+            found.append(law._scoring.begun_scores(baskets, None, np.array(free)))
+            first = own.stop
+        shares = np.stack(log_mass, axis=1)
+        with np.errstate(invalid="ignore"):
+            shares = np.exp(shares - log_row_sums(shares)[:, None])
+        return np.asarray(
+            sum(share[:, None] * np.where(share[:, None] > 0, one, 0.0) for share, one in zip(shares.T, found))
+        )
 
 
 class SharedTiesScoring(Scoring):

@@ -190,29 +190,8 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
             f"{type(self).__name__}, {self._described(shape)}: {len(training):,} baskets over {baskets.n_items:,} items"
         )
         run = TrainingRun(seed, clock, self.progress, self.checkpoint, made_with, saved)
-        self.in_time_: dict[str, Any] | None = None
-        if source is None:
-            run.keep(saved)  # from here on there is something to resume
         run.say(f"{about}, and {len(held_out):,} to validate")
-        if run.done < settings.max_epochs and clock.left() > 0 and (self.progress or self.minutes is not None):
-            shape, found, self.in_time_ = self._in_time(shape, training, held_out, run, settings)
-            announce(found, self._contest.told, settings, run)
-            clock.spent = min(
-                time.monotonic() - clock.began, (clock.limit - clock.reserve) / 2
-            )  # half is for the stages
-            if self.in_time_ is not None:
-                run.made_with = {**made_with, **self._own_settings(shape)}
-                run.keep(saved)
-        objectives = self._objectives(shape, training, held_out, run)
-        contest = self._contest({name: Trainer(goal, settings, seed, clock) for name, goal in objectives.items()})
-        if run.done or saved.candidates():
-            contest.restore(saved)
-        else:
-            run.keep(contest.state())
-        self.ended_ = contest.train(run)
-        with run.stage("finishing", float("inf")):
-            self._keep(contest.lead)
-        self.reached_ = contest.reached
+        self._train(shape, training, held_out, settings, run)
         self.context_: Sequence[Gain] = ()
         if training.context and self.ended_ != "interrupted":
             run.clock.reserve = 0.0
@@ -226,6 +205,34 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         values = self.baseline_.log_likelihoods(held_out)
         self.baseline_score_ = float(np.average(values, weights=held_out.weights))
         return self
+
+    def _train(
+        self, shape: S, training: Baskets, held_out: Baskets, settings: TrainingSettings, run: TrainingRun
+    ) -> None:
+        """Train one law, and keep it with the record of its training."""
+        clock = run.clock
+        self.in_time_: dict[str, Any] | None = None
+        if not run.done:
+            run.keep(run.saved)  # from here on there is something to resume
+        if run.done < settings.max_epochs and clock.left() > 0 and (self.progress or self.minutes is not None):
+            shape, found, self.in_time_ = self._in_time(shape, training, held_out, run, settings)
+            announce(found, self._contest.told, settings, run)
+            clock.spent = min(
+                time.monotonic() - clock.began, (clock.limit - clock.reserve) / 2
+            )  # half is for the stages
+            if self.in_time_ is not None:
+                run.made_with = {**run.made_with, **self._own_settings(shape)}
+                run.keep(run.saved)
+        objectives = self._objectives(shape, training, held_out, run)
+        contest = self._contest({name: Trainer(goal, settings, run.seed, clock) for name, goal in objectives.items()})
+        if run.done or run.saved.candidates():
+            contest.restore(run.saved)
+        else:
+            run.keep(contest.state())
+        self.ended_ = contest.train(run)
+        with run.stage("finishing", float("inf")):
+            self._keep(contest.lead)
+        self.reached_ = contest.reached
 
     def _check_context(self, baskets: Baskets, held_out: Baskets | None) -> None:
         """Raise if the distribution cannot depend on this context."""

@@ -5,10 +5,13 @@ summed up by a few states (:func:`find_patterns`). A mixture is then learned as 
 between families: with q_s(S_g) the probability of a non-empty set of items in state s, and states s with log-odds b_s + a_c + u_s·z_c,
 
     P(S) = G(A) Σ_c (π_c / Z_c) Π_{g∈A} Σ_{s of g} Δ_cs q_s(S_g).
+
+What EM finds is where training begins: the chances of the items in the states are learned with all other parameters.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -26,25 +29,26 @@ from ndpp.learning.batches import PackedBaskets, pack
 from ndpp.linalg.logs import shares
 from ndpp.metrics.models import cosines
 
-MAX_FAMILY, N_STATES = 20, 6
-"""Most items of a family, and its states if it has more than one item."""
-LEAST_LIKENESS, EXTRA = 0.08, 5.0
-"""Least mean cosine of the items of a family, and what is added to the counts of items, so that rare ones do not look alike by chance."""
+STATES, SETS = (1, 3, 7, 16), 4
+"""How many states a family may have, and the number of sets of its items in baskets that a state needs."""
+EXTRA = 5.0
+"""What is added to the counts of items, so that rare ones do not look alike by chance."""
 ROUNDS, SMOOTH, MAX_SETS = 15, 2.0, 3000
 """Rounds of EM for the states of a family, the number of average sets added to those of each state, and most sets to learn from."""
-MAX_ENTRIES = 100_000
-"""Occurrences of items whose states are found at a time."""
 MAX_PAIRS = 10**8
 """Most pairs of items that are counted, with repeats; beyond that, families are found in a part of the baskets."""
 
 
-def find_families(rng: np.random.Generator, baskets: Baskets) -> IntArray:
-    """Return the family of each item, 0..F−1: average linkage of the cosines of items, in rounds that merge mutual best neighbours."""
+def find_families(rng: np.random.Generator, baskets: Baskets, most: int, likeness: float) -> IntArray:
+    """Return the family of each item, 0..F−1: average linkage of the cosines of items, in rounds that merge mutual best neighbours.
+
+    Families have at most ``most`` items, whose mean cosine is at least ``likeness``.
+    """
     order = rng.permutation(len(baskets))
     baskets = baskets[np.sort(order[np.cumsum(baskets.sizes[order].astype(float) ** 2) <= MAX_PAIRS])]
-    likeness = cosines(baskets, extra=EXTRA, weights=baskets.weights)
-    likeness.data[likeness.data < LEAST_LIKENESS / MAX_FAMILY] = 0.0
-    likeness.eliminate_zeros()
+    alike = cosines(baskets, extra=EXTRA, weights=baskets.weights)
+    alike.data[alike.data < likeness / most] = 0.0
+    alike.eliminate_zeros()
     families = np.arange(baskets.n_items)
     while True:
         look()
@@ -53,10 +57,10 @@ def find_families(rng: np.random.Generator, baskets: Baskets) -> IntArray:
         groups = sparse.csr_array(
             (np.ones(len(families)), (np.arange(len(families)), families)), shape=(len(families), n)
         )
-        between = sparse.coo_array(groups.T @ likeness @ groups)
+        between = sparse.coo_array(groups.T @ alike @ groups)
         mean = between.data / (sizes[between.row] * sizes[between.col])
-        small = sizes[between.row] + sizes[between.col] <= MAX_FAMILY
-        fits = (between.row != between.col) & small & (mean >= LEAST_LIKENESS)
+        small = sizes[between.row] + sizes[between.col] <= most
+        fits = (between.row != between.col) & small & (mean >= likeness)
         row, col, mean = between.row[fits], between.col[fits], mean[fits]
         if not len(row):
             return families
@@ -72,135 +76,212 @@ def find_families(rng: np.random.Generator, baskets: Baskets) -> IntArray:
 
 
 def find_patterns(rng: np.random.Generator, baskets: Baskets, families: IntArray) -> Patterns:
-    """Return families, renumbered so that those of one item come first, and states of the others by EM on the sets in which they come."""
-    sizes = np.bincount(families)
-    rank = np.empty(len(sizes), np.int64)
-    rank[np.argsort(sizes > 1, kind="stable")] = np.arange(len(sizes))
-    families = rank[families]
-    n_single = int((sizes == 1).sum())
-    states = np.concatenate([np.arange(n_single), np.repeat(np.arange(n_single, len(sizes)), N_STATES)])
-    odds = np.zeros((len(families), N_STATES))
-    odds[:, 0] = 1.0
-    plain = Patterns(families, states, odds, len(sizes))
-    columns, several, weights = baskets.to_csr().tocsc(), plain.members[n_single:], baskets.weights
-    for size in np.unique(sizes[sizes > 1]):
-        group = np.array([members for members in several if len(members) == size])
-        counts = np.diff(columns.indptr)[group].sum(axis=1)
-        for part in np.split(group, np.flatnonzero(np.diff(np.cumsum(counts) // MAX_ENTRIES)) + 1):
-            look()
-            sets, owner, touched = _sets(rng, columns, part)
-            own = np.ones(len(sets)) if weights is None else weights[touched]
-            odds[part] = _states(rng, sets, owner, own, part.shape)
-    return plain.with_odds(odds)
+    """Return families, renumbered so that those of one item come first, then by their number of states, found by EM on the sets of items.
 
-
-def _sets(
-    rng: np.random.Generator, columns: sparse.csc_array, group: IntArray
-) -> tuple[FloatArray, IntArray, IntArray]:
-    """Return the non-empty sets of families of one size in baskets, the CSC array ``columns``, as rows of zeros and ones.
-
-    Their families and their baskets come with them. ``group`` (families, size) holds the items. Of families with
-    more than ``MAX_SETS`` sets, a random ``MAX_SETS`` are kept.
+    A family has as many states (of ``STATES``) as its items have non-empty sets, and as there are ``SETS`` sets of it in the baskets for.
     """
-    part, size = columns[:, group.ravel()], group.shape[1]
-    column = np.repeat(np.arange(group.size), np.diff(part.indptr))
-    touched, row = np.unique(column // size * part.shape[0] + part.indices, return_inverse=True)
-    sets, (owner, basket) = np.zeros((len(touched), size)), np.divmod(touched, part.shape[0])
-    sets[row, column % size] = 1.0
-    order = np.lexsort([rng.random(len(owner)), owner])
-    kept = order[np.arange(len(owner)) - np.searchsorted(owner, owner) < MAX_SETS]
-    return sets[kept], owner[kept], basket[kept]
+    sizes = np.bincount(families)
+    sets = FamilySets.of(rng, baskets, np.where(sizes[families] > 1, families, -1))
+    most = np.minimum(2.0**sizes - 1, np.bincount(sets.owner, minlength=len(sizes)) / SETS)
+    counts = np.take(STATES, np.searchsorted(STATES, np.where(sizes > 1, most.clip(1), 1), "right") - 1)
+    chances = sets.states(rng, counts)
+    rank = np.empty(len(sizes), np.int64)
+    rank[np.lexsort([counts, sizes > 1])] = np.arange(len(sizes))
+    odds = np.where(np.arange(counts.max()) < counts[families][:, None], chances / (1 - chances), 0.0)
+    odds[sizes[families] == 1, 0] = 1.0
+    states = np.repeat(np.arange(len(sizes)), counts[np.argsort(rank)])
+    return Patterns(rank[families], states, odds, len(sizes))
 
 
-def _states(
-    rng: np.random.Generator, sets: FloatArray, owner: IntArray, weights: FloatArray, shape: tuple[int, ...]
-) -> FloatArray:
-    """Return the odds (families, items, states) of independent items, given that there is one, in each state of a mixture of the sets."""
-    n_families, m = shape
-    counts = np.bincount(owner, minlength=n_families)
-    ends = np.cumsum(counts)
-    add = sparse.csr_array(
-        (weights, np.arange(len(owner)), np.concatenate([[0], ends])), shape=(n_families, len(owner))
-    )
-    average = ((add @ sets + 0.5) / (add.sum(axis=1)[:, None] + 0.5 * m))[:, :, None]
-    seeds = np.ones((n_families, m, N_STATES))
-    chosen = (ends - counts)[:, None] + (rng.random((n_families, N_STATES)) * counts[:, None]).astype(np.int64)
-    seeds[counts > 0] = sets[chosen[counts > 0]].swapaxes(1, 2)
-    chances = np.clip(0.7 * seeds + 0.3 * average, 0.01, 0.95)
-    share = np.full((n_families, N_STATES), 1 / N_STATES)
-    for _ in range(ROUNDS):
-        odds = chances / (1 - chances)
-        constants = np.log(share) - np.log(np.expm1(np.log1p(odds).sum(axis=1)))
-        member = shares(np.einsum("ti,tis->ts", sets, np.log(odds)[owner]) + constants[owner])
-        total = add @ member
-        share = (total + 1) / (total + 1).sum(axis=1, keepdims=True)
-        sums = add @ (sets[:, :, None] * member[:, None, :]).reshape(len(sets), m * N_STATES)
-        mean = (sums.reshape(chances.shape) + SMOOTH * average) / (total[:, None] + SMOOTH)
-        chances = _untruncated(np.clip(mean, 1e-6, 0.999))
-    return np.asarray(chances / (1 - chances))
+class FamilySets(NamedTuple):
+    """The non-empty sets of items of families in baskets: a row of ``items`` (sets, n) each, its family, and how often it counts.
+
+    ``families`` are those of the items, −1 for items without.
+    """
+
+    items: sparse.csr_array
+    owner: IntArray
+    weights: FloatArray
+    families: IntArray
+
+    @classmethod
+    def of(cls, rng: np.random.Generator, baskets: Baskets, families: IntArray) -> FamilySets:
+        """Return the sets of baskets, at most ``MAX_SETS`` of each family."""
+        has = families[baskets.indices] >= 0
+        item = baskets.indices[has]
+        basket = np.repeat(np.arange(len(baskets)), baskets.sizes)[has]
+        key, row = np.unique(families[item] * len(baskets) + basket, return_inverse=True)
+        owner, basket = np.divmod(key, len(baskets))
+        weights = np.ones(len(key)) if baskets.weights is None else baskets.weights[basket]
+        matrix = sparse.csr_array((np.ones(len(item)), (row, item)), shape=(len(key), len(families)))
+        order = np.lexsort([rng.random(len(owner)), owner])
+        kept = order[np.arange(len(owner)) - np.searchsorted(owner, owner) < MAX_SETS]
+        kept.sort()
+        return cls(matrix[kept], owner[kept], weights[kept], families)
+
+    def states(self, rng: np.random.Generator, counts: IntArray) -> FloatArray:
+        """Return the chances (n, K) of independent items, given that there is one, in each of ``counts[g]`` states of family g."""
+        n_families, K, of = len(counts), int(counts.max()), np.maximum(self.families, 0)
+        add = sparse.csr_array(
+            (self.weights, (self.owner, np.arange(len(self.owner)))), shape=(n_families, len(self.owner))
+        )
+        each, there, n_items = (
+            self.items.T.tocsr(),
+            np.arange(K) < counts[:, None],
+            np.bincount(of, minlength=n_families),
+        )
+        average = (each @ self.weights + 0.5) / (add.sum(axis=1) + 0.5 * n_items.clip(1))[of]
+        average = average.clip(1e-9, 1 - 1e-9)[:, None]
+        chances, share = (
+            np.clip(0.7 * self._seeds(rng, n_families, K) + 0.3 * average, 0.01, 0.95),
+            there / counts[:, None],
+        )
+        for _ in range(ROUNDS):
+            look()
+            odds = chances / (1 - chances)
+            with np.errstate(divide="ignore", invalid="ignore"):  # states that are not there, and families without sets
+                constants = np.log(share) - np.log(np.expm1(self._of_families(n_families) @ np.log1p(odds)))
+            member = shares(self.items @ np.log(odds) + constants[self.owner])
+            total = add @ member
+            share = (total + 1) * there / ((total + 1) * there).sum(axis=1, keepdims=True)
+            mean = (each @ (member * self.weights[:, None]) + SMOOTH * average) / (total[of] + SMOOTH)
+            chances = self._untruncated(np.clip(mean, 1e-6, 0.999), n_families)
+        return np.asarray(chances)
+
+    def _seeds(self, rng: np.random.Generator, n_families: int, K: int) -> FloatArray:
+        """Return K of the sets of each family, by chance; ones where it has none."""
+        first = np.searchsorted(self.owner, np.arange(n_families))
+        n_sets = np.bincount(self.owner, minlength=n_families)
+        some = np.flatnonzero(n_sets)
+        seeds = np.where(np.isin(self.families, some), 0.0, 1.0)[:, None].repeat(K, axis=1)
+        chosen = first[some, None] + (rng.random((len(some), K)) * n_sets[some, None]).astype(np.int64)
+        for k in range(K):
+            seeds[self.items[chosen[:, k]].indices, k] = 1.0
+        return seeds
+
+    def _of_families(self, n_families: int) -> sparse.csr_array:
+        """Return the matrix that sums values of items over those of each family."""
+        own = np.flatnonzero(self.families >= 0)
+        return sparse.csr_array((np.ones(len(own)), (self.families[own], own)), shape=(n_families, len(self.families)))
+
+    def _untruncated(self, mean: FloatArray, n_families: int) -> FloatArray:
+        """Return chances of independent items that have these means, given that one of the family comes: θ = mean · (1 − Π(1 − θ))."""
+        theta, add = 0.9 * mean, self._of_families(n_families)
+        for _ in range(8):
+            none = (add @ np.log1p(-theta))[np.maximum(self.families, 0)]
+            theta = np.clip(mean * -np.expm1(none), 1e-4 * mean, 0.98)
+        return theta
 
 
-def _untruncated(mean: FloatArray) -> FloatArray:
-    """Return chances of independent items, on the second axis, that have these means given that one comes: θ = mean · (1 − Π(1 − θ))."""
-    theta = 0.9 * mean
-    for _ in range(8):
-        theta = np.clip(mean * -np.expm1(np.log1p(-theta).sum(axis=1, keepdims=True)), 1e-4 * mean, 0.98)
-    return theta
+class States(NamedTuple):
+    """Families of several items with equally many states, ``each``: from family ``first`` to ``end``, and their first state."""
+
+    first: int
+    end: int
+    state: int
+    each: int
+
+    @classmethod
+    def of(cls, patterns: Patterns | None, n_families: int) -> tuple[States, ...]:
+        """Return the blocks of patterns whose families are ordered as by :func:`find_patterns`; those of single items have one state."""
+        if patterns is None:
+            return (cls(0, n_families, 0, 1),)
+        counts = np.bincount(patterns.states, minlength=n_families)
+        edges = np.concatenate([[0], np.flatnonzero(np.diff(counts)) + 1, [n_families]])
+        begins = np.concatenate([[0], np.cumsum(counts)])
+        return tuple(cls(int(a), int(b), int(begins[a]), int(counts[a])) for a, b in pairwise(edges))
+
+    @property
+    def states(self) -> slice:
+        """The states of these families."""
+        return slice(self.state, self.state + (self.end - self.first) * self.each)
+
+
+class Sets(NamedTuple):
+    """Pairs of a basket and a family of several items, in which the items of the pair are found in some of the states.
+
+    ``items`` are those of all pairs, and ``pair`` says of which.
+    """
+
+    block: States
+    owner: Tensor
+    family: Tensor
+    items: Tensor
+    pair: Tensor
 
 
 class PackedFamilies(NamedTuple):
-    """Touched families as baskets, and, for pairs of a basket and a family of several items, log q of the set in each state."""
+    """Touched families as baskets, and the sets of items of families of several items, by their number of states."""
 
     families: PackedBaskets
-    owner: Tensor
-    family: Tensor
-    log_q: Tensor
+    sets: tuple[Sets, ...]
 
 
 class FamilyData(NamedTuple):
-    """Baskets as the families that they touch. Pairs are those of a basket and a family of several items, counted from the first such."""
+    """Baskets as the families that they touch, and the sets of items of families of several items: ``first`` is that of each basket.
+
+    ``start`` says where the items of each set begin in ``items``.
+    """
 
     touched: Baskets
     n_single: int
+    blocks: tuple[States, ...]
     first: IntArray
     family: IntArray
-    log_q: FloatArray
-
-    @property
-    def n_states(self) -> int:
-        """The number of states of a family of several items."""
-        return int(self.log_q.shape[1])
+    start: IntArray
+    items: IntArray
 
     @classmethod
     def of(cls, patterns: Patterns | None, baskets: Baskets) -> FamilyData:
         """Return the data of many baskets; families of one item must come first. Without patterns every item is one."""
         if patterns is None:
-            nothing, items = np.zeros(0, np.int64), Orders(baskets, weights=baskets.weights)
-            return cls(items, baskets.n_items, np.zeros(len(baskets) + 1, np.int64), nothing, np.zeros((0, 1)))
-        touched = patterns.touched(baskets)
+            none, begin = np.zeros(0, np.int64), np.zeros(len(baskets) + 1, np.int64)
+            every = Orders(baskets, weights=baskets.weights)
+            return cls(every, baskets.n_items, States.of(None, baskets.n_items), begin, none, begin[:1], none)
+        pairs = patterns.touched(baskets)
         n_single = int((np.bincount(patterns.families, minlength=patterns.n_families) == 1).sum())
-        ends = np.cumsum(np.bincount(touched.baskets, minlength=len(baskets)))
-        families = Baskets._trusted(np.concatenate([[0], ends]), touched.families, patterns.n_families, None)
-        families = Orders(families, weights=baskets.weights)
-        several = touched.families >= n_single
-        own, log_q = touched.families[several], touched.sums(patterns.log_odds)[several]
-        log_q -= np.log(np.expm1(patterns.log_totals))[patterns.slots[own]]
-        first = np.searchsorted(touched.baskets[several], np.arange(len(baskets) + 1))
-        return cls(families, n_single, first, own - n_single, log_q)
+        ends = np.cumsum(np.bincount(pairs.baskets, minlength=len(baskets)))
+        touched = Baskets._trusted(np.concatenate([[0], ends]), pairs.families, patterns.n_families, None)
+        several = pairs.families >= n_single
+        first = np.searchsorted(pairs.baskets[several], np.arange(len(baskets) + 1))
+        counts = np.diff(np.append(pairs.first, len(pairs.items)))
+        start = np.concatenate([[0], np.cumsum(counts[several])])
+        items = pairs.items[np.repeat(several, counts)]
+        blocks = States.of(patterns, patterns.n_families)
+        counted = Orders(touched, weights=baskets.weights)
+        return cls(counted, n_single, blocks, first, pairs.families[several], start, items)
 
     def pack(self, which: IntArray, like: Tensor) -> PackedFamilies:
         """Return some of the baskets as a batch on the device of ``like``."""
         order = which[np.argsort(self.touched.sizes[which], kind="stable")]
         families = pack(self.touched, order, device=like.device, multiple=tied.MULTIPLE)
         counts = self.first[order + 1] - self.first[order]
-        rows = np.repeat(self.first[order] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        owner = torch.from_numpy(np.repeat(np.arange(len(order)), counts)).to(like.device)
-        family, log_q = (torch.from_numpy(array[rows]).to(like.device) for array in (self.family, self.log_q))
-        return PackedFamilies(families, owner, family, log_q.to(like.dtype))
+        rows = _ranges(self.first[order], counts)
+        owner, family = np.repeat(np.arange(len(order)), counts), self.family[rows]
+        sets = []
+        for block in self.blocks:
+            own = np.flatnonzero((family >= max(block.first, self.n_single)) & (family < block.end))
+            if not len(own):
+                continue
+            sizes = self.start[rows[own] + 1] - self.start[rows[own]]
+            parts = owner[own], family[own] - block.first, self.items[_ranges(self.start[rows[own]], sizes)]
+            pair = np.repeat(np.arange(len(own)), sizes)
+            sets.append(Sets(block, *(torch.from_numpy(one).to(like.device) for one in (*parts, pair))))
+        return PackedFamilies(families, tuple(sets))
 
     def states(self, patterns: Patterns) -> Baskets:
         """Return the baskets as sets of states: of each family that is touched, the one in which its items are most probable."""
         ids = self.touched.indices.copy()
-        ids[ids >= self.n_single] = self.n_single + self.family * self.n_states + self.log_q.argmax(axis=1)
+        if len(self.items):
+            slots, totals = patterns.slots[self.family], np.append(np.log(np.expm1(patterns.log_totals)), np.inf)
+            log_q = np.add.reduceat(patterns.log_odds[self.items], self.start[:-1], axis=0)
+            log_q = np.where(slots < len(patterns.states), log_q, -np.inf) - totals[slots]
+            ids[ids >= self.n_single] = slots[np.arange(len(slots)), log_q.argmax(axis=1)]
         made = Baskets._trusted(self.touched.indptr.copy(), ids, len(patterns.states), None)
         return Orders(made, weights=self.touched.weights)
+
+
+def _ranges(first: IntArray, counts: IntArray) -> IntArray:
+    """Return first_i, first_i + 1, … for counts_i numbers each, one after the other."""
+    ends = np.cumsum(counts)
+    return np.asarray(np.repeat(first - ends + counts, counts) + np.arange(counts.sum()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import zlib
 from collections.abc import Mapping, Sequence
@@ -14,12 +15,13 @@ from scipy import sparse
 from torch import Tensor
 
 from ndpp._types import FloatArray, IntArray
-from ndpp._validation import by_name, check_matrix
+from ndpp._validation import by_name, check_count, check_matrix
 from ndpp.baskets import Baskets
 from ndpp.baskets.orders import Orders
 from ndpp.errors import InvalidInputError
 from ndpp.laws.gate import Gain
 from ndpp.laws.patterns import Patterns
+from ndpp.learning.average import fit_each, keep_average
 from ndpp.learning.base import BasketModel, estimator, number
 from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.classes import Shape, seconds_of_start, start
@@ -28,7 +30,7 @@ from ndpp.learning.families import FamilyData, find_families, find_patterns
 from ndpp.learning.mixture_objective import PATTERNS, MixtureObjective, pattern_tensors
 from ndpp.learning.run import OutOfTime, TrainingRun
 from ndpp.learning.tied import MixtureParameters
-from ndpp.learning.trainer import PILOT, Trainer
+from ndpp.learning.trainer import PILOT, Trainer, TrainingSettings
 from ndpp.metrics.models import occurrences
 
 OCCURRENCES, MAX_COMPONENTS, MAX_RANK, MAX_FACTORS = 150, 400, 128, 48
@@ -41,8 +43,14 @@ FAMILIES_SHARE, START_SHARE = 0.15, 0.3
 """Shares of the minutes that training may take after which the search for families is given up, and that for classes ends."""
 MAX_CLOSE_CALL = 0.05
 """Relative difference of log-likelihoods that decides at once whether families are used; below it, both are trained for some epochs."""
+KINDS_OF_FAMILIES = (12, 0.08), (12, 0.05), (10, 0.1)
+"""Most items of a family and least mean cosine of these, for one fit after the other."""
 HALFWAY_COUNT = 20.0
 """An item that occurs this often begins half-way between what its features say and what its baskets say."""
+
+
+OPTIONAL = "in_factors", "in_X", "patterns"
+"""Parameters that not every mixture has."""
 
 
 FamilyParts = tuple[FamilyData, FamilyData]
@@ -84,6 +92,9 @@ class MixtureNDPP(BasketModel[Shape, MixtureParameters]):
         label. The u_i and x_i are then free parts, which the penalties are on, plus the features times matrices that all items share: what
         is known about rare items comes from items with similar features, and ``law_.add_items(features=…)`` adds items that nobody has
         bought yet. Over families, features are means over their items.
+    n_fits : int
+        Number of fits, from other starts and over other families, of which ``law_`` is the average: a mixture of the missions of all of
+        them. It is better than any one fit, and takes as many times as long to train and to answer; ``minutes`` are for all fits together.
     learning_rate, minutes, patience, validation_fraction, checkpoint, device, random_state, progress
         As in :class:`NDPP`.
     dtype : {"float32", "float64"}, optional
@@ -118,7 +129,26 @@ class MixtureNDPP(BasketModel[Shape, MixtureParameters]):
     tie_penalty: float = 2.0
     families: Any = "auto"
     item_features: Any = None
+    n_fits: int = 1
     max_epochs: int = 12
+
+    _number = 0  # of several fits
+
+    def _train(
+        self, shape: Shape, training: Baskets, held_out: Baskets, settings: TrainingSettings, run: TrainingRun
+    ) -> None:
+        if check_count(self.n_fits, "n_fits", least=1) == 1:
+            super()._train(shape, training, held_out, settings, run)
+            return
+        if self.item_features is not None:
+            problem = f"must be 1 with features of items, whose matrices belong to one fit; got {self.n_fits}"
+            raise InvalidInputError(problem, argument="n_fits", advice="Leave out {item_features}, or fit once.")
+        members = [copy.copy(self) for _ in range(self.n_fits)]
+        for k, member in enumerate(members):
+            member.n_fits, member._number = 1, k
+        members = list(fit_each(members, shape, training, held_out, settings, run))
+        keep_average(self, members, held_out)
+        self.penalties_: tuple[float, ...] = members[0].penalties_
 
     def _shape(self, baskets: Baskets) -> Shape:
         """Return the shape, from the number of items and of their occurrences where it is not given."""
@@ -219,7 +249,7 @@ class MixtureNDPP(BasketModel[Shape, MixtureParameters]):
         """Return the objective over the training and the validation baskets from these parameters on."""
         begin = MixtureParameters(*(torch.as_tensor(one).to(self.device, self._dtype()).contiguous() for one in values))
         begin = begin._replace(X=begin.X[: data[0].touched.n_items].clone())
-        begin = begin._replace(in_factors=begin.in_factors.to(begin.X), in_X=begin.in_X.to(begin.X))
+        begin = begin._replace(**{name: getattr(begin, name).to(begin.X) for name in OPTIONAL})
         if self.item_features is None or is_trial:
             return MixtureObjective(patterns, self._penalties(), begin, *data)
         F = self._features()
@@ -263,7 +293,7 @@ class MixtureNDPP(BasketModel[Shape, MixtureParameters]):
                 raise InvalidInputError(
                     f"must be 'auto', None or the family of each item; got {self.families!r}", argument="families"
                 )
-            return find_families(rng, baskets)
+            return find_families(rng, baskets, *KINDS_OF_FAMILIES[self._number % len(KINDS_OF_FAMILIES)])
         if not np.ndim(self.families) and not hasattr(self.families, "items"):
             raise InvalidInputError(f"must be one per item; got {self.families!r}", argument="families")
         given, has = by_name(self.families, baskets.labels, baskets.n_items, "families")

@@ -33,6 +33,9 @@ BLOCK = {"cpu": 2**18, "cuda": 2**28}
 PROBE, RAISE = 0.97, 1.5
 """If the validation baskets are more probable with u, or X, times ``PROBE``, its penalty is raised by ``RAISE``."""
 
+PRIOR, COMMON = 2.0, 1.0
+"""Average sets that are added to those of each state, as in EM; and for how many states the common part of a family's u counts."""
+
 
 def pattern_tensors(patterns: Patterns) -> dict[str, Tensor]:
     """Return patterns as tensors for checkpoints."""
@@ -45,7 +48,7 @@ class MixtureObjective(Objective[MixtureParameters]):
 
     With ``features``, those of states and of what is tied, u and X are free parts beside the features, and penalties are on these.
     With ``patterns`` components have odds of the states of families, and families are tied; without them every item is a family, in its
-    only state.
+    only state. How many states a family has matters little: half an occurrence and the common part of their u count once for all of them.
     """
 
     batch_size: ClassVar[int] = 300
@@ -65,7 +68,17 @@ class MixtureObjective(Objective[MixtureParameters]):
         self.rates, self.n_baskets = (1.0,) * len(self.start), len(self.training.touched)
         if self.features is not None:  # a step moves rows about as far by their features as by themselves
             rates = (1 / max(1.0, float(one.abs().sum(1).mean())) for one in self.features)
-            self.rates = (*self.rates[:-2], *rates)
+            self.rates = (*self.rates[:-3], *rates, self.rates[-1])
+        self.once = torch.ones_like(self.start.bias)
+        for block in self.training.blocks:
+            self.once[block.states] /= block.each
+        if self.patterns is not None:
+            self.families = torch.tensor(self.patterns.families, device=self.start.bias.device)
+            log_odds = torch.as_tensor(np.where(self.patterns.odds > 0, self.patterns.log_odds, 0.0))
+            log_odds = log_odds.to(self.start.bias).contiguous()
+            self.usual = log_odds.sigmoid()
+            if not self.start.patterns.numel():
+                self.start = self.start._replace(patterns=log_odds)
         self.expansion: tuple[int, Expansion] | None = None
         self.total, self.validation_weights = self.training.touched.total_weight, self.validation.touched.weights
         self.nonempty = all(part.touched.sizes.all() for part in (self.training, self.validation))
@@ -80,26 +93,25 @@ class MixtureObjective(Objective[MixtureParameters]):
 
     def log_odds(self, at: MixtureParameters, which: Tensor) -> Tensor:
         """Return the log-odds (C, m) of m families, their ids ascending."""
-        if self.patterns is None:
-            return at.log_odds(which)
-        n, n_states = self.training.n_single, self.training.n_states
-        several = which[which >= n] - n
-        states = n + (several[:, None] * n_states + torch.arange(n_states, device=which.device)).ravel()
-        own = at.log_odds(states).reshape(len(at.missions), -1, n_states)
-        return torch.cat([at.log_odds(which[which < n]), own.logsumexp(2)], 1)
+        parts = []
+        for block in self.training.blocks:
+            own = which[(which >= block.first) & (which < block.end)] - block.first
+            states = block.state + (own[:, None] * block.each + torch.arange(block.each, device=which.device)).ravel()
+            parts.append(at.log_odds(states).reshape(len(at.missions), -1, block.each).logsumexp(2))
+        return torch.cat(parts, 1)
 
     def normalizers(self, at: MixtureParameters, ties: Expansion) -> tuple[Tensor, Tensor]:
         """Return log Z_c near an expansion (C,), in double precision, and their slopes in the log-odds of the states (C, M)."""
-        n, n_states, (C, M) = self.training.n_single, self.training.n_states, (len(at.missions), len(at.bias))
+        C, M = len(at.missions), len(at.bias)
         log_z, slopes = ties.level.clone(), at.bias.new_empty(C, M)
-        step = max(1, BLOCK[at.bias.device.type] // (C * n_states)) * n_states
-        for begin, end, each in ((0, n, 1), (n, M, n_states)):
-            for start in range(begin, end, step):
-                states = slice(start, min(end, start + step))
+        for first, end, state, each in self.training.blocks:
+            step = max(1, BLOCK[at.bias.device.type] // (C * each))
+            for start in range(first, end, step):
+                stop = min(end, start + step)
+                states = slice(state + (start - first) * each, state + (stop - first) * each)
                 own = at.log_odds(states).view(C, -1, each)
                 odds = own[..., 0] if each == 1 else own.logsumexp(2)
-                first = begin + (start - begin) // each
-                p, in_p = torch.sigmoid(odds), ties.in_p[:, first : first + odds.shape[1]]
+                p, in_p = torch.sigmoid(odds), ties.in_p[:, start:stop]
                 log_z += F.softplus(odds).addcmul_(in_p, p).sum(1).double()
                 slope = torch.addcmul(p, p * in_p, 1 - p)
                 slopes[:, states] = (
@@ -113,20 +125,30 @@ class MixtureObjective(Objective[MixtureParameters]):
             log_z = log_z + chance_of_some(log_z).log()
         if self.patterns is None:
             return tied.log_probs(at, log_z, batch.families)
-        n, n_components = self.training.n_single, len(at.missions)
+        n = self.training.n_single
         missing = F.pad(at.bias[:n], (0, len(at.X) - n)), F.pad(at.factors[:n], (0, 0, 0, len(at.X) - n))
-        states = torch.addmm(at.bias[n:, None], at.factors[n:], at.missions.T)
-        states = states.reshape(-1, self.training.n_states, n_components)
-        own = torch.logsumexp(states[batch.family] + batch.log_q[:, :, None], 1)  # (pairs, C)
-        extra = own.new_zeros(batch.families.n_baskets, n_components).index_add(0, batch.owner, own)
+        extra, log_totals = at.bias.new_zeros(batch.families.n_baskets, len(at.missions)), self._log_totals(at)
+        for block, owner, family, items, pair in batch.sets:
+            own, each = block.states, block.each
+            states = torch.addmm(at.bias[own, None], at.factors[own], at.missions.T).view(-1, each, len(at.missions))
+            log_q = at.bias.new_zeros(len(owner), each).index_add(0, pair, at.patterns[items, :each])
+            log_q = log_q - log_totals[block.first + family, :each]
+            extra = extra.index_add(0, owner, torch.logsumexp(states[family] + log_q[:, :, None], 1))
         return tied.log_probs(at._replace(bias=missing[0], factors=missing[1]), log_z, batch.families, extra)
+
+    def _log_totals(self, at: MixtureParameters) -> Tensor:
+        """Return the log weight of the non-empty sets of each family in its states."""
+        totals = at.patterns.new_zeros(len(at.X), at.patterns.shape[1]).index_add(
+            0, self.families, F.softplus(at.patterns)
+        )
+        return totals + (-torch.expm1(-totals)).log()
 
     def begin_epoch(self, now: MixtureParameters) -> None:
         """Drop the expansion, as after a restart."""
         self.expansion = None
 
     def loss(self, at: MixtureParameters, which: IntArray, step: int) -> Loss[MixtureParameters]:
-        """Return the mean of −log P over a batch, with penalties and half an occurrence of each item, and its gradient."""
+        """Return the mean of −log P over a batch, with penalties and half an occurrence of each family, and its gradient."""
         free, at = at, self.whole(at)
         ties = self._expanded(at, step)
         log_z, slopes = self.normalizers(at, ties)
@@ -145,11 +167,12 @@ class MixtureObjective(Objective[MixtureParameters]):
             of_ties, in_X = weights.mean() * of_ties, in_X.mul_(weights.mean())
         # Of an update, penalties are on what changes, and no item is given half an occurrence: the start has been through both.
         u, X = (at.factors - self.start.factors, at.X - self.start.X) if self.is_update else (free.factors, free.X)
-        prior = first * u.square().sum() + second * X.square().sum()
+        apart = self._apart(u)
+        prior = first * (u * apart).sum() + second * X.square().sum()
         gradient.bias.add_(in_z @ slopes)
         if not self.is_update:
-            prior -= (at.bias / 2 - F.softplus(at.bias)).sum()
-            gradient.bias.add_(torch.sigmoid(at.bias) - 0.5, alpha=1 / n)
+            prior -= (self.once * (at.bias / 2 - F.softplus(at.bias))).sum()
+            gradient.bias.add_(self.once * (torch.sigmoid(at.bias) - 0.5), alpha=1 / n)
         gradient.factors.addmm_(slopes.T, in_z[:, None] * at.missions)
         gradient.missions.add_(in_z[:, None] * (slopes @ at.factors))
         gradient.levels.add_(in_z * slopes.sum(1))
@@ -160,9 +183,24 @@ class MixtureObjective(Objective[MixtureParameters]):
                 in_factors=self.features[0].T @ gradient.factors + 2 * first / n * free.in_factors,
                 in_X=self.features[1].T @ gradient.X + 2 * second / n * free.in_X,
             )
-        gradient.factors.add_(u, alpha=2 * first / n)
+        if self.patterns is not None:
+            prior += PRIOR * (F.softplus(at.patterns) - self.usual * at.patterns).sum()
+            gradient.patterns.add_(torch.sigmoid(at.patterns) - self.usual, alpha=PRIOR / n)
+        gradient.factors.add_(apart, alpha=2 * first / n)
         gradient.X.add_(X, alpha=2 * second / n)
         return Loss(prior / n + of_ties - likelihood.detach(), gradient)
+
+    def _apart(self, u: Tensor) -> Tensor:
+        """Return half the gradient of the penalty on u: Σ_s (1 + κ)/κ ‖u_s − w‖² + (1 + κ) ‖w‖² of each family, at the w where it is least.
+
+        What all states of a family have in common counts once, however many there are; one state by itself has ‖u_s‖².
+        """
+        parts = []
+        for block in self.training.blocks:
+            own = u[block.states].view(-1, block.each, u.shape[1])
+            common = own.sum(1, keepdim=True) / (block.each + COMMON)
+            parts.append(((1 + COMMON) / COMMON * (own - common)).flatten(0, 1))
+        return torch.cat(parts)
 
     def _expanded(self, at: MixtureParameters, step: int) -> Expansion:
         """Return the expansion of the ties' normalisers, renewed every few steps."""
@@ -202,6 +240,8 @@ class MixtureObjective(Objective[MixtureParameters]):
         """Return the mixture. With families, what is learned are the odds of all non-empty sets of each state."""
         own, (odds, X, W, weights) = self.patterns, self.whole(parameters).arrays()
         if own is not None:
+            log_odds = parameters.patterns.detach().cpu().double().numpy()
+            own = own.with_odds(np.where(own.odds > 0, np.exp(log_odds), 0.0))
             odds = odds / np.expm1(own.log_totals)
             return FamilyMixture(odds, own.odds, own.families, own.states, X, W, weights, labels=labels)
         return Mixture.tied(odds, X, W, weights, labels=labels)

@@ -40,8 +40,9 @@ LogOdds = Callable[[Tensor], Tensor]
 class MixtureParameters(NamedTuple):
     """What is trained: b (n,), u (n, r), X (n, d), z (C, r), a (C,), and log π (C,) up to a constant.
 
-    If items have f features, u and X are those that ``in_factors`` (f, r) and ``in_X`` (f, d) times the features are added to. Checkpoints
-    hold the tensors under these names.
+    If items have f features, u and X are those that ``in_factors`` (f, r) and ``in_X`` (f, d) times the features are added to. Over
+    families of items, ``patterns`` are the log-odds (items, K) of the items in the states of their family. Checkpoints hold the tensors
+    under these names.
     """
 
     bias: Tensor
@@ -52,6 +53,7 @@ class MixtureParameters(NamedTuple):
     shares: Tensor
     in_factors: Tensor = torch.empty(0, 0)
     in_X: Tensor = torch.empty(0, 0)
+    patterns: Tensor = torch.empty(0, 0)
 
     def log_odds(self, which: Tensor | slice = slice(None)) -> Tensor:
         """Return log Δ of all or some of the items, shape (C, n)."""

@@ -287,7 +287,9 @@ class Trainer(Generic[P]):
         gradients = loss.gradient
         if self.objective.pull is not None:
             gradients = gradients._make(map(torch.sub, gradients, self.objective.pull(which)))
-        for (part, tensor), gradient, rate in zip(self._optimized(), gradients, self.objective.rates):
+        rates = dict(zip(gradients._fields, zip(gradients, self.objective.rates)))
+        for part, tensor in self._optimized():
+            gradient, rate = rates[part]
             step, mean, square = ([state] for state in self.adam[part].values())
             rate = self.learning_rate * (1.0 if self.settings.schedule.every_step else rate)
             adam([tensor], [gradient], mean, square, [], step, lr=rate, **ADAM)

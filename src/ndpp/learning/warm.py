@@ -115,26 +115,25 @@ def components(log_odds: FloatArray, X: FloatArray, W: FloatArray, weights: Floa
 def single_first(patterns: Patterns, odds: FloatArray, X: FloatArray) -> tuple[Patterns, FloatArray, FloatArray]:
     """Return the same families in the order that training needs, with the odds of their states and their rows of X.
 
-    Families of one item come first, in one state; all others have as many states as the one with most: copies of its first state that
-    share its odds. Families that have lost all items leave.
+    Families of one item come first, in one state; the others follow by their number of states. Families that have lost all items leave.
     """
     members, n_states = patterns.members, np.bincount(patterns.states, minlength=patterns.n_families)
-    order = sorted((g for g, items in enumerate(members) if len(items)), key=lambda g: len(members[g]) > 1)
-    K = max((int(n_states[g]) for g in order if len(members[g]) > 1), default=1)
-    families, item_odds, states = np.empty(len(patterns.families), np.int64), np.zeros((len(patterns.families), K)), []
+    n_states[[g for g, items in enumerate(members) if len(items) == 1]] = 1
+    there = (g for g, items in enumerate(members) if len(items))
+    order = sorted(there, key=lambda g: (len(members[g]) > 1, n_states[g]))
+    families, item_odds = np.empty(len(patterns.families), np.int64), np.zeros_like(patterns.odds)
     columns: list[FloatArray] = []
     for place, g in enumerate(order):
-        items, slots = members[g], patterns.slots[g, : n_states[g]]
+        items, slots = members[g], patterns.slots[g]
+        slots = slots[slots < len(patterns.states)]
         families[items] = place
         if len(items) == 1:
             columns.append(odds[:, slots] @ patterns.odds[items[0], : len(slots)])
             item_odds[items, 0] = 1.0
         else:
-            which = np.r_[: len(slots), np.zeros(K - len(slots), int)]
-            columns.extend((odds[:, slots[which]] / np.bincount(which)[which]).T)
-            item_odds[items] = patterns.odds[items][:, which]
-        states += [place] * (1 if len(items) == 1 else K)
-    made = Patterns(families, np.array(states, np.int64), item_odds, len(order))
+            columns.extend(odds[:, slots].T)
+            item_odds[items] = patterns.odds[items]
+    made = Patterns(families, np.repeat(np.arange(len(order)), n_states[order]), item_odds, len(order))
     return made, np.stack(columns, axis=1), X[order]
 
 

@@ -1,7 +1,7 @@
 """How good is a model? Each metric takes a model and baskets it was not fitted on, and returns an :class:`Metric`.
 
 A model is a kernel, a mixture, a fitted estimator, or one of the baselines: :func:`independent_items`,
-:func:`item_item_cosine` and :func:`ease`. Always compare a model with the baselines. :func:`compare_models` does so.
+:func:`item_item_cosine`, :func:`rp3beta` and :func:`ease`. Always compare a model with the baselines. :func:`compare_models` does so.
 """
 
 from ndpp.metrics.comparison import Comparison, ModelScores, compare_models
@@ -14,6 +14,7 @@ from ndpp.metrics.models import (
     independent_margins,
     item_item_cosine,
     log_likelihoods,
+    rp3beta,
 )
 from ndpp.metrics.ranking import (
     hit_rate_at,
@@ -46,6 +47,7 @@ __all__ = [
     "mean_reciprocal_rank",
     "ndcg_at",
     "precision_at",
+    "rp3beta",
 ]
 
 precision_at = hit_rate_at

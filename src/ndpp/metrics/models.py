@@ -118,8 +118,11 @@ def independent_margins(kernel: Law) -> IndependentItems:
     return IndependentItems(np.clip(kernel.inclusion_probabilities(), 1e-12, 1 - 1e-12))
 
 
-def item_item_cosine(baskets: Baskets) -> ItemWeights:
+def item_item_cosine(baskets: Baskets, *, shrinkage: float = 0.0) -> ItemWeights:
     """Fit cosine similarities to baskets: (baskets with both items) / √(baskets with one · baskets with the other).
+
+    With ``shrinkage`` s they are multiplied by c/(c + s), where c is the number of baskets with both: pairs that are rarely seen count
+    for less.
 
     Examples
     --------
@@ -127,7 +130,36 @@ def item_item_cosine(baskets: Baskets) -> ItemWeights:
     >>> model.scores(Baskets.from_lists([[2]], n_items=3)).round(4)
     array([[0.    , 0.8165, 0.    ]])
     """
-    return ItemWeights(cosines(baskets))
+    if not shrinkage >= 0:
+        raise InvalidInputError(f"shrinkage must be at least zero; got {shrinkage}")
+    similarity = cosines(baskets)
+    if shrinkage:
+        counts = occurrences(baskets)
+        pairs = similarity.tocoo()
+        both = pairs.data * np.sqrt(counts[pairs.row] * counts[pairs.col])
+        similarity.data = similarity.data * both / (both + shrinkage)
+    return ItemWeights(similarity)
+
+
+def rp3beta(baskets: Baskets, *, alpha: float = 1.0, beta: float = 0.5) -> ItemWeights:
+    """Fit RP³β to baskets: random walks from an item to a basket with it and on to an item there.
+
+    The probabilities of both steps are raised to the power ``alpha``, so that large baskets and frequent items pass on less, and weights
+    are divided by the frequency of the item they end at to the power ``beta`` [Paudel et al., ACM TiiS 2016].
+
+    Examples
+    --------
+    >>> model = rp3beta(Baskets.from_lists([[0, 1], [0], [1, 2], [1, 2]]))
+    >>> model.scores(Baskets.from_lists([[2]], n_items=3)).round(4)
+    array([[0.    , 0.2887, 0.    ]])
+    """
+    counts, sizes = np.maximum(occurrences(baskets), 1.0), np.maximum(baskets.sizes, 1.0)
+    matrix = baskets.to_csr().astype(np.float64)
+    walked = matrix.T @ sparse.diags_array(sizes**-alpha) @ matrix
+    weights = sparse.csr_array(sparse.diags_array(counts**-alpha) @ walked @ sparse.diags_array(counts**-beta))
+    weights.setdiag(0.0)
+    weights.eliminate_zeros()
+    return ItemWeights(weights)
 
 
 def cosines(baskets: Baskets, *, extra: float = 0.0, weights: FloatArray | None = None) -> sparse.csr_array:

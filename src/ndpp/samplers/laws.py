@@ -36,6 +36,7 @@ def prepare(
     ``limits`` other than None has sets drawn within limits even if there are none: that of at least one item is one, if the law leaves
     out the empty set. So are sets that would be empty most of the time.
     """
+    law = law.drawn_from
     ids, excluded, found = check_items(given, law, "given"), check_items(exclude, law, "exclude"), cuda_device(device)
     if law._is_left_out(ids, size):
         raise law._impossible(ids, size)

@@ -25,13 +25,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from ndpp._memory import Memory, n_bytes_of
 from ndpp._types import BoolArray, FloatArray, IntArray
-from ndpp.errors import ImpossibleLimitError, InvalidInputError, PrecisionError
+from ndpp.errors import (
+    ImpossibleLimitError,
+    ImpossibleSizeError,
+    InvalidInputError,
+    PrecisionError,
+    ZeroProbabilityError,
+)
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit, Limits
@@ -40,7 +46,7 @@ from ndpp.linalg.tilts import MOST_LOG_FACTOR, TINY, towards_limits
 from ndpp.samplers.base import Sampler, with_engine
 from ndpp.samplers.kernels import ComponentSamplers
 from ndpp.samplers.limited_ties import limited_ties
-from ndpp.samplers.proposer import Acceptance, Asked, Proposer
+from ndpp.samplers.proposer import Acceptance, Asked, Proposer, of_component
 from ndpp.samplers.unions import kernel_bytes
 
 MAX_TILTS = 10
@@ -52,7 +58,12 @@ def prepare_limited(law: Law, limits: Sequence[Limit], asked: Asked) -> Sampler:
     if law.nonempty and not len(asked.given) and asked.size is None and (Limits.of(limits, law).low <= 0).all():
         limits = [*limits, Limit(range(law.n_items), least=1, name="at least one item")]
         Limits.of(limits, law).check(~np.isin(np.arange(law.n_items), asked.exclude), law.n_items)
-    made = (_kernels if law._as_ties is None else _ties)(law, limits, asked)
+    if law._as_ties is not None:
+        made = _ties(law, limits, asked)
+    elif any(len(part.weights) > 1 for part in law._plain_components):
+        made = _laws(law, limits, asked)
+    else:
+        made = _kernels(law, limits, asked)
     if made.log_weights.max() == -np.inf:
         if law._log_total(asked.given, asked.size) == -np.inf:
             raise law._impossible(asked.given, asked.size)
@@ -89,6 +100,58 @@ def _kernels(law: Law, limits: Sequence[Limit], asked: Asked) -> Proposer:
     accepted = Acceptance.of(whole, found.theta)
     log_weights = found.log_masses - (accepted.bound * found.theta).sum(axis=1)
     return Proposer(law, asked.given[:0], log_weights, drawers, accepted)
+
+
+@dataclass(frozen=True, eq=False)
+class LimitedLaws:
+    """What draws under limits from the components of the components of a mixture of laws, given items included."""
+
+    samplers: tuple[Proposer, ...]
+
+    def __getitem__(self, c: int) -> LimitedSets:
+        m = 0
+        while c >= len(self.samplers[m].log_weights):
+            c, m = c - len(self.samplers[m].log_weights), m + 1
+        return LimitedSets(self.samplers[m], c)
+
+
+class LimitedSets(NamedTuple):
+    """What proposes sets of component c of a law under limits."""
+
+    sampler: Proposer
+    c: int
+
+    def propose(self, rng: np.random.Generator) -> IntArray | None:
+        """Return a set with the given items, which the limits have not accepted yet, or None if it was rejected."""
+        found = self.sampler.drawers[self.c].propose(rng)
+        return None if found is None else np.concatenate([self.sampler.given, found])
+
+
+def _laws(law: Law, limits: Sequence[Limit], asked: Asked) -> Proposer:
+    """Propose from the components of all laws of a mixture as each of them proposes under these limits."""
+    found, log_weights, refused = [], [], None
+    for m in np.flatnonzero(law._log_weights > -np.inf).tolist():
+        own = of_component(asked._replace(device=None), m)
+        try:
+            made = prepare_limited(law._plain_components[m], limits, own)
+        except (ImpossibleLimitError, ImpossibleSizeError, ZeroProbabilityError) as reason:
+            refused = refused or reason
+            continue
+        assert isinstance(made, Proposer)
+        found.append(made)
+        log_weights.append(law._log_weights[m] + made.log_weights)
+    if not found:
+        assert refused is not None
+        raise refused
+    # Laws whose samplers keep the size and exclusions by themselves have fewer limits left to accept.
+    parts = [made.left for made in found if made.left is not None]
+    whole = max((part.limits for part in parts), key=len)
+    theta, bound = (
+        np.concatenate([np.pad(one, ((0, 0), (0, len(whole) - one.shape[1]))) for one in some])
+        for some in zip(*((part.theta, part.bound) for part in parts))
+    )
+    accepted = Acceptance(whole, theta, bound, is_tilted=True)
+    return Proposer(law, asked.given[:0], np.concatenate(log_weights), LimitedLaws(tuple(found)), accepted)
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,6 +47,7 @@ from ndpp.samplers.gpu.sets import (
 from ndpp.samplers.gpu.spectra import Spectra, n_bytes, of_components
 from ndpp.samplers.kernels import ComponentSamplers
 from ndpp.samplers.limited_ties import LimitedDrawers, limited_ties
+from ndpp.samplers.limits import LimitedLaws
 from ndpp.samplers.proposer import Proposer
 from ndpp.samplers.shared import TiedDrawers
 from ndpp.samplers.unions import SizedUnion
@@ -71,6 +72,8 @@ def prepare(sampler: Sampler, device: torch.device) -> Engine | None:
     if not len(sampler.log_weights):
         return None
     drawers = sampler.drawers
+    if isinstance(drawers, LimitedLaws):
+        return None  # the CPU draws
     if isinstance(drawers, LimitedDrawers):
         return _limited(sampler, drawers, device)
     if isinstance(drawers, ComponentSamplers):
