@@ -29,10 +29,10 @@ PUBLISHED: dict[tuple[str, str], dict[str, dict[str, float]]] = {
 }  # fmt: skip
 """What Gartrell et al. (ICLR 2021) and Han et al. (ICLR 2022) have; the data are theirs for UK Retail alone."""
 HELD_OUT = {"log-likelihood": 2, "AUC": 3, "MPR": 1, "MPR, largest id": 1}
-COMPARED = {"NDPP": "`NDPP`", "MixtureNDPP": "`MixtureNDPP`", "item-item cosine": "item–item cosine", "EASE": "EASE"}
+COMPARED = {"NDPP": "`NDPP`", "MixtureNDPP": "`MixtureNDPP`", "average": "`n_fits=3`", "item-item cosine": "item–item cosine", "EASE": "EASE"}
 SHOWN = {"MPR": 1, "hit rate@10": 3, "MRR": 3, "NDCG@10": 3}
 TITLES = {"independent items": "popularity", "RP3beta": "RP³β"}
-OWN = ("MixtureNDPP", "NDPP")
+OWN = ("MixtureNDPP", "average", "NDPP")
 
 
 def by_model(records: list[Record], data: str) -> dict[str, dict[str, list[float]]]:
@@ -70,6 +70,7 @@ def summary(records: list[Record], found: dict[str, Any]) -> str:
         "MPR: mixture",
         "best other",
         "gain: mixture",
+        "of 3 fits",
         "`NDPP`",
         "missions, rank",
     ]
@@ -103,20 +104,25 @@ def losses(records: list[Record], found: dict[str, Any]) -> str:
 
 def at_a_glance(records: list[Record], found: dict[str, Any]) -> str:
     """Return the hit rate of the default model beside those of cosine and of the best of all others, on every data set."""
-    rows, first, won = [], [], 0
+    rows, first, won, won_by_average = [], [], 0, 0
     for data, title in NAMES.items():
         ours, others = rivals(records, found, data)
         strongest = max(others, key=lambda name: others[name]["hit rate@10"][0])
+        average = both(records, found, data)["average"]["hit rate@10"][0]
         rates = {name: others[name]["hit rate@10"][0] for name in ("item-item cosine", strongest)}
-        hits = best({"": ours["hit rate@10"][0], **rates}, 3)
+        hits = best({"": ours["hit rate@10"][0], "average": average, **rates}, 3)
         size = next(record["n_items"] for record in records if record["data"] == data)
-        shown = [hits[""], hits["item-item cosine"], f"{_title(strongest)} {hits[strongest]}"]
+        shown = [hits[""], hits["average"], hits["item-item cosine"], f"{_title(strongest)} {hits[strongest]}"]
         rows.append([title, f"{size:,}", *shown, ahead(ours, others[strongest])])
         first.append(ours["MPR"][0] > max(own["MPR"][0] for own in others.values()))
         won += ours["hit rate@10"][0] > rates[strongest]
-    header = ["hit rate@10", "items", "`ndpp fit`", "item–item cosine", "the strongest other", "ahead by"]
+        won_by_average += average > rates[strongest]
+    header = ["hit rate@10", "items", "`ndpp fit`", "`--fits 3`", "item–item cosine", "the strongest other", "ahead by"]
     n = "all of them" if all(first) else f"{sum(first)} of them"
-    said = f"By hit rate, the default model is ahead of all others on {won} of {len(rows)} data sets; in mean percentile rank, on {n}."
+    said = (
+        f"By hit rate, the default model is ahead of all others on {won} of {len(rows)} data sets, and an average of three fits on "
+        f"{won_by_average}; in mean percentile rank, the default model is ahead on {n}."
+    )
     return f"{markdown_table(header, rows)}\n\n{said}\n"
 
 
