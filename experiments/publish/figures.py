@@ -296,6 +296,9 @@ def pages(root: Path = ROOT) -> dict[str, str]:
     texts["paper/paper.md"]["models"] = figures_evaluation.hit_rates(records, peers)
     texts["README.md"]["compared"] = figures_evaluation.at_a_glance(records, peers)
     texts["docs/quality.md"] = figures_evaluation.parts(records, peers, alike)
+    texts["docs/quality.md"]["kinds_of_families"] = figures_evaluation.kinds_of_families(
+        results.read("results/families.json")
+    )
     texts["docs/quality.md"]["holdouts"] = figures_evaluation.holdouts(results.read("results/holdouts.json"))
     baskets = results.tables("next_basket", "next_basket-within")
     texts["docs/quality.md"]["next_basket"] = figures_evaluation.next_basket(*baskets)

@@ -87,6 +87,21 @@ def hit_rates(records: list[Record], found: dict[str, Any]) -> str:
     return markdown_table(["data", *COMPARED.values()], rows) + "\n"
 
 
+def kinds_of_families(found: dict[str, Any]) -> str:
+    """Return the validation log-likelihood and hit rate with families of several kinds, and the number of their states."""
+    titles = {"uk_retail": "UK Retail", "tafeng": "Ta-Feng", "goodreads_toread": "Goodreads"}
+    variants = list(dict.fromkeys(record["variant"] for record in found["records"]))
+    rows = []
+    for variant in variants:
+        own = {record["data"]: record for record in found["records"] if record["variant"] == variant}
+        cells = (
+            f"{own[data]['validation']:.2f}, {own[data]['hit rate@10']:.3f}, {own[data]['states']:,}" if data in own else "–"
+            for data in titles
+        )
+        rows.append([variant, *cells])
+    return f"{markdown_table(['families of', *titles.values()], rows)}\n"
+
+
 def losses(records: list[Record], found: dict[str, Any]) -> str:
     """Say where another model ranks better than the mixture."""
     lost: dict[str, list[str]] = {}
