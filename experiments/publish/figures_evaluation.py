@@ -221,7 +221,11 @@ def begun_in_full(found: dict[str, Any]) -> dict[str, str]:
     }
 
 
-SHOPS = {"complete_journey": "Complete journey, by product type", "tafeng": "Ta-Feng"}
+SHOPS = {
+    "complete_journey": "Complete journey, by product type",
+    "DC": "DC, public split",
+    "TaFeng": "Ta-Feng, public split",
+}
 LISTED = {
     "all items": ("recall", "ndcg", "hit"),
     "bought before": ("recall", "ndcg"),

@@ -119,7 +119,9 @@ class Cases:
     def counts(self, habits: Habits) -> Any:
         """Return the decayed counts of items before each target, (cases, n_items), sparse."""
         counts = np.bincount(self.pairs, self.weights(habits)[self.lines], len(self.owners))
-        return sparse.csr_array((counts, (self.owners, self.items)), shape=(len(self.target), self.last.baskets.n_items))
+        return sparse.csr_array(
+            (counts, (self.owners, self.items)), shape=(len(self.target), self.last.baskets.n_items)
+        )
 
     def log_likelihood(self, habits: Habits, chances: Chances) -> FloatArray:
         """Return the log-likelihood of each target."""

@@ -35,6 +35,13 @@ class Others(NamedTuple):
 
     def placed(self, place: IntArray, n_items: int) -> Others:
         """Return the same with the item ``place[a]`` instead of a, if that is not −1; other items do not matter."""
-        kept, found = place >= 0, [np.zeros(shape) for shape in ((n_items, self.items.shape[1]), (len(self.pulls), n_items), n_items)]
-        found[0][place[kept]], found[1][:, place[kept]], found[2][place[kept]] = self.items[kept], self.pulls[:, kept], self.shift[kept]
+        kept, found = (
+            place >= 0,
+            [np.zeros(shape) for shape in ((n_items, self.items.shape[1]), (len(self.pulls), n_items), n_items)],
+        )
+        found[0][place[kept]], found[1][:, place[kept]], found[2][place[kept]] = (
+            self.items[kept],
+            self.pulls[:, kept],
+            self.shift[kept],
+        )
         return Others(*found)

@@ -29,7 +29,7 @@ N_ROUNDS = 4
 """Rounds of subspace iteration: singular vectors need not be exact, as any V will do."""
 MAX_LEARNED = 20_000
 """Most customers whose last baskets are learned from."""
-RECENCIES, PENALTIES = (0.3, 0.03), (30.0, 100.0)
+RECENCIES, PENALTIES = (0.6, 0.1), (30.0, 10.0, 100.0)
 """ρ and λ that are tried."""
 SHARPER = [(1.0, 0.8), (2.0, 0.8)]
 """Parts of the prior κ, and least strengths α, that are tried then."""
@@ -93,14 +93,19 @@ class Learner:
         return Others(*(np.asarray(part, np.float32) for part in (items, pulls, share @ rest - usual - mean @ pulls)))
 
 
-def fit_others(law: Law, trips: Trips, judges: IntArray, habits: Habits) -> tuple[Habits, Others | None, dict[str, Any]]:
+def fit_others(
+    law: Law, trips: Trips, judges: IntArray, habits: Habits
+) -> tuple[Habits, Others | None, dict[str, Any]]:
     """Return habits and what customers learn from each other, None if that does not gain; and a report.
 
     ρ, λ, κ and α are chosen, and what is gained is judged, on the last baskets of customers who are not learned from: more than two
     standard errors of recall@10 + NDCG@10, and no loss of likelihood. Then all customers are learned from.
     """
     again = np.flatnonzero(np.bincount(trips.who) > 1)
-    trial, before = _trial(law, trips, judges, habits, 1), _trial(law, trips, _some(np.setdiff1d(again, judges)), habits)
+    trial, before = (
+        _trial(law, trips, judges, habits, 1),
+        _trial(law, trips, _some(np.setdiff1d(again, judges)), habits),
+    )
     plain, learners = trial.scores(habits), {each: Learner(before, habits, each) for each in RECENCIES}
     tried: dict[Way, Sequence[FloatArray]] = {}
 
@@ -114,12 +119,19 @@ def fit_others(law: Law, trips: Trips, judges: IntArray, habits: Habits) -> tupl
 
     way = best([(habits, recency, penalty) for recency in RECENCIES for penalty in PENALTIES])
     if way is not None:
-        others = [habits._replace(prior=part * habits.prior, strength=max(least, habits.strength)) for part, least in SHARPER]
+        others = [
+            habits._replace(prior=part * habits.prior, strength=max(least, habits.strength)) for part, least in SHARPER
+        ]
         way = best([(one, *way[1:]) for one in others])
     if way is None or tried[way][0].mean() <= 2 * error_of(tried[way][0]):
         return habits, None, {"others": {"kept": False}}
     lists, likely, recall = tried[way]
-    found = {"recall@10 + NDCG@10": float(lists.mean()), "gain": float(likely.mean()), "kept": True, "way": list(way[1:])}
+    found = {
+        "recall@10 + NDCG@10": float(lists.mean()),
+        "gain": float(likely.mean()),
+        "kept": True,
+        "way": list(way[1:]),
+    }
     recalls = [float((plain[2] + recall).mean()), float(trial.scores(NO_HABITS)[2].mean())]
     whole = Learner(_trial(law, trips, _some(again), habits), habits, way[1])
     return way[0], whole.learned(way[0], way[2]), {"others": found, "recall@10": recalls}

@@ -332,7 +332,11 @@ def write(path: str | os.PathLike[str], layers: Layers, metadata: Mapping[str, s
     ends = np.cumsum(
         [0, *(int(np.prod(shapes[name])) * np.dtype(CODES[code]).itemsize for name, code in codes.items())]
     )
-    about = {"format": FORMAT, "format_version": str(VERSION if tables else 2), "ndpp_version": importlib.metadata.version("ndpp")}
+    about = {
+        "format": FORMAT,
+        "format_version": str(VERSION if tables else 2),
+        "ndpp_version": importlib.metadata.version("ndpp"),
+    }
     header: dict[str, Any] = {"__metadata__": {**metadata, **about, "crc32": json.dumps(crcs), "digest": NO_DIGEST}}
     for (name, code), start, end in zip(codes.items(), ends.tolist(), ends[1:].tolist()):
         header[name] = {"dtype": code, "shape": shapes[name], "data_offsets": [start, end]}
