@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ndpp._types import FloatArray, IntArray
+from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp.inference.ranking import ZERO_CHANCE
 
 LEAST = 0.2
@@ -22,9 +22,9 @@ MAX_CHANCE = 1 - 1e-9
 class Others(NamedTuple):
     """Item factors V (n, k), pulls of customers' vectors on items (k, n), and c (n,)."""
 
-    items: FloatArray
-    pulls: FloatArray
-    shift: FloatArray
+    items: AnyArray
+    pulls: AnyArray
+    shift: AnyArray
 
     def moved(self, chances: FloatArray, counts: Any) -> FloatArray:
         """Return p″ from p′ and the counts of what was bought, a row per customer; p′ where these are empty or an item cannot be."""
@@ -37,11 +37,8 @@ class Others(NamedTuple):
         """Return the same with the item ``place[a]`` instead of a, if that is not −1; other items do not matter."""
         kept, found = (
             place >= 0,
-            [np.zeros(shape) for shape in ((n_items, self.items.shape[1]), (len(self.pulls), n_items), n_items)],
+            Others(*(np.zeros(shape) for shape in ((n_items, len(self.pulls)), (len(self.pulls), n_items), n_items))),
         )
-        found[0][place[kept]], found[1][:, place[kept]], found[2][place[kept]] = (
-            self.items[kept],
-            self.pulls[:, kept],
-            self.shift[kept],
-        )
-        return Others(*found)
+        found.items[place[kept]], found.shift[place[kept]] = self.items[kept], self.shift[kept]
+        found.pulls[:, place[kept]] = self.pulls[:, kept]
+        return found

@@ -2,8 +2,8 @@
 
 V are the leading right singular vectors of the histories h / ‖h‖. With the residuals y_a − p′_a of last baskets, whether item a was in them
 minus the chance from habit, least squares give w_a = (Z̃ᵀZ̃ + λ (p̄ / p̄_a) I)⁻¹ Z̃ᵀ(y_a − p′_a): the penalty is larger for rare items.
-Z̃ are the centred vectors of customers, p̄_a is the mean of p′_a, and p̄ that of p̄_a, weighted by itself. The last three baskets of a
-customer count 1, ρ and ρ²: where tastes change, later ones say more.
+Z̃ are the centred vectors of customers, p̄_a is the mean of p′_a, and p̄ that of p̄_a, weighted by itself. The last ten baskets of a
+customer count 1, ρ, ρ², …: where tastes change, later ones say more.
 """
 
 from __future__ import annotations
@@ -29,8 +29,12 @@ N_ROUNDS = 4
 """Rounds of subspace iteration: singular vectors need not be exact, as any V will do."""
 MAX_LEARNED = 20_000
 """Most customers whose last baskets are learned from."""
-RECENCIES, PENALTIES = (0.6, 0.1), (30.0, 10.0, 100.0)
-"""ρ and λ that are tried."""
+RECENCIES, PENALTIES = (0.6, 0.1, 0.9), (100.0, 30.0, 10.0, 300.0, 1000.0)
+"""ρ that are tried with the first λ, and λ that are tried then."""
+N_LEARNED = 10
+"""Last baskets of each customer that are learned from."""
+FEW = 1_500
+"""With fewer customers to judge by, the last three baskets of each are predicted, and not the last one alone."""
 SHARPER = [(1.0, 0.8), (2.0, 0.8)]
 """Parts of the prior κ, and least strengths α, that are tried then."""
 
@@ -90,7 +94,8 @@ class Learner:
         scale = penalty * (chances @ chances) / chances.sum()
         targets = centred.T @ rest - (centred.T @ missions) @ within
         pulls = targets / (np.maximum(values, 0.0)[:, None] + scale / np.maximum(chances, 1e-12))
-        return Others(*(np.asarray(part, np.float32) for part in (items, pulls, share @ rest - usual - mean @ pulls)))
+        shift = share @ rest - usual - mean @ pulls
+        return Others(items.astype(np.float32), pulls.astype(np.float32), shift.astype(np.float32))
 
 
 def fit_others(
@@ -103,7 +108,7 @@ def fit_others(
     """
     again = np.flatnonzero(np.bincount(trips.who) > 1)
     trial, before = (
-        _trial(law, trips, judges, habits, 1),
+        _trial(law, trips, judges, habits, N_TARGETS if len(judges) < FEW else 1),
         _trial(law, trips, _some(np.setdiff1d(again, judges)), habits),
     )
     plain, learners = trial.scores(habits), {each: Learner(before, habits, each) for each in RECENCIES}
@@ -117,12 +122,13 @@ def fit_others(
         able = [way for way, (_, likely, _) in tried.items() if likely.mean() > -error_of(likely)]
         return max(able, key=lambda way: float(tried[way][0].mean()), default=None)
 
-    way = best([(habits, recency, penalty) for recency in RECENCIES for penalty in PENALTIES])
+    way = best([(habits, recency, PENALTIES[0]) for recency in RECENCIES])
     if way is not None:
+        way = best([(habits, way[1], penalty) for penalty in PENALTIES[1:]]) or way
         others = [
             habits._replace(prior=part * habits.prior, strength=max(least, habits.strength)) for part, least in SHARPER
         ]
-        way = best([(one, *way[1:]) for one in others])
+        way = best([(one, *way[1:]) for one in others]) or way
     if way is None or tried[way][0].mean() <= 2 * error_of(tried[way][0]):
         return habits, None, {"others": {"kept": False}}
     lists, likely, recall = tried[way]
@@ -137,7 +143,7 @@ def fit_others(
     return way[0], whole.learned(way[0], way[2]), {"others": found, "recall@10": recalls}
 
 
-def _trial(law: Law, trips: Trips, customers: IntArray, habits: Habits, n_targets: int = N_TARGETS) -> Trial:
+def _trial(law: Law, trips: Trips, customers: IntArray, habits: Habits, n_targets: int = N_LEARNED) -> Trial:
     """Return cases of customers, with their missions if they matter."""
     trial = Trial(Cases.of(trips, customers, n_targets), law)
     trial.learn([habits] if habits.mission_prior is not None else [])
@@ -146,4 +152,4 @@ def _trial(law: Law, trips: Trips, customers: IntArray, habits: Habits, n_target
 
 def _some(customers: IntArray) -> IntArray:
     """Return at most ``MAX_LEARNED`` customers, evenly."""
-    return customers[np.linspace(0, len(customers) - 1, min(MAX_LEARNED, len(customers))).astype(int)]
+    return np.asarray(customers[np.linspace(0, len(customers) - 1, min(MAX_LEARNED, len(customers))).astype(int)])
