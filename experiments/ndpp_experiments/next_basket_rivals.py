@@ -34,7 +34,8 @@ class Histories:
     """The last basket of each customer, which is to be predicted, and the baskets before it.
 
     ``train`` are all baskets but the last ones, customer by customer, oldest first: ``counts`` of each customer, and then those of
-    customers who are not predicted. Half of the customers are for validation, the others are for testing.
+    customers who are not predicted. Half of the customers are for validation, the others are for testing; in a public split, others still
+    are for training: all their baskets are in ``train``, and ``last`` has one of them.
     """
 
     train: Baskets

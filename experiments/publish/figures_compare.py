@@ -297,7 +297,7 @@ def next_basket(found: list[dict[str, str]] | None) -> str:
 
 def _next(found: list[dict[str, str]]) -> dict[str, list[dict[str, str]]]:
     rows = [row for row in found if row["listed"] == "all items"]
-    names = NAMES | {"tafeng": "Ta-Feng"}
+    names = NAMES | {"DC": "DC, public split", "TaFeng": "Ta-Feng, public split"}
     return grouped(rows, lambda row: names.get(row["data"], row["data"]))
 
 

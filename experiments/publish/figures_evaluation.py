@@ -29,7 +29,13 @@ PUBLISHED: dict[tuple[str, str], dict[str, dict[str, float]]] = {
 }  # fmt: skip
 """What Gartrell et al. (ICLR 2021) and Han et al. (ICLR 2022) have; the data are theirs for UK Retail alone."""
 HELD_OUT = {"log-likelihood": 2, "AUC": 3, "MPR": 1, "MPR, largest id": 1}
-COMPARED = {"NDPP": "`NDPP`", "MixtureNDPP": "`MixtureNDPP`", "average": "`n_fits=3`", "item-item cosine": "item–item cosine", "EASE": "EASE"}
+COMPARED = {
+    "NDPP": "`NDPP`",
+    "MixtureNDPP": "`MixtureNDPP`",
+    "average": "`n_fits=3`",
+    "item-item cosine": "item–item cosine",
+    "EASE": "EASE",
+}
 SHOWN = {"MPR": 1, "hit rate@10": 3, "MRR": 3, "NDCG@10": 3}
 TITLES = {"independent items": "popularity", "RP3beta": "RP³β"}
 OWN = ("MixtureNDPP", "average", "NDPP")
@@ -95,7 +101,9 @@ def kinds_of_families(found: dict[str, Any]) -> str:
     for variant in variants:
         own = {record["data"]: record for record in found["records"] if record["variant"] == variant}
         cells = (
-            f"{own[data]['validation']:.2f}, {own[data]['hit rate@10']:.3f}, {own[data]['states']:,}" if data in own else "–"
+            f"{own[data]['validation']:.2f}, {own[data]['hit rate@10']:.3f}, {own[data]['states']:,}"
+            if data in own
+            else "–"
             for data in titles
         )
         rows.append([variant, *cells])
@@ -285,7 +293,11 @@ def begun_in_full(found: dict[str, Any]) -> dict[str, str]:
     }
 
 
-SHOPS = {"complete_journey": "Complete journey, by product type", "tafeng": "Ta-Feng"}
+SHOPS = {
+    "complete_journey": "Complete journey, by product type",
+    "DC": "DC, public split",
+    "TaFeng": "Ta-Feng, public split",
+}
 LISTED = {
     "all items": ("recall", "ndcg", "hit"),
     "bought before": ("recall", "ndcg"),

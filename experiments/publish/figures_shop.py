@@ -134,6 +134,31 @@ def prices(effects: Rows, departments: Rows, found: Record) -> str:
 # -- docs/customers.md -------------------------------------------------------------------------------------------------------
 
 
+def others(found: dict[str, Any]) -> str:
+    """Return what was tried for what customers learn from each other."""
+    names = {"DC": "DC", "TaFeng": "Ta-Feng"}
+    lines = [
+        [
+            f"{row['what']}{', ' + row['first'] if 'first' in row else ''}",
+            *("–" if row[name] is None else f"{row[name]:.3f}" for name in names),
+        ]
+        for row in found["rows"]
+    ]
+    likely, bulk = found["log_likelihood"].values(), found["bulk_ms"].values()
+    texts = [f"{found['about']}:", markdown_table(["", *names.values()], lines)]
+    texts.append(
+        "Mean log-likelihood of these baskets of Ta-Feng with one penalty, and by popularity: {:.2f} and {:.2f}.".format(
+            *likely
+        )
+    )
+    texts.append(
+        "A next basket in bulk on Ta-Feng takes {:.2f} ms of CPU time with habits alone, and {:.2f} ms with others.".format(
+            *bulk
+        )
+    )
+    return "\n\n".join(texts) + "\n"
+
+
 def customers(found: Record) -> str:
     """Return CPU time and memory of each step with many customers on disk."""
     rows = []

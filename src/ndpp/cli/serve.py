@@ -20,7 +20,8 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 def prepare(model: o.Model, output: o.ModelOutput) -> None:
     """Write a model with what its first answers would have to compute, so that a service answers as soon as it has read the file.
 
-    The model is the same; a mixture of 400 missions of rank 128 grows by some 60 MB. The sizes of baskets take minutes, once.
+    The model is the same; a mixture of 400 missions of rank 128 grows by tables of its
+    ties and items. The sizes of baskets take minutes, once.
 
     \b
     Examples:

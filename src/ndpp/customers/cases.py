@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from ndpp._types import BoolArray, FloatArray, IntArray, cached_property
 from ndpp.baskets import Baskets
-from ndpp.customers.people import MAX_CHANCE, Habits, ranked
+from ndpp.customers.others import MAX_CHANCE
+from ndpp.customers.people import Habits, ranked
 from ndpp.customers.store import BLOCK, WEEK, Trips
 
 N_TARGETS = 3
@@ -56,7 +57,7 @@ class Cases:
     items: IntArray
 
     @classmethod
-    def of(cls, trips: Trips, chosen: IntArray) -> Cases:
+    def of(cls, trips: Trips, chosen: IntArray, n_targets: int = N_TARGETS) -> Cases:
         """Return the cases of the chosen customers, ascending, all of whom have two baskets or more."""
         number = np.full(int(trips.who.max()) + 1, -1)
         number[chosen] = np.arange(len(chosen))
@@ -64,7 +65,7 @@ class Cases:
         trips = trips._replace(who=number[trips.who])
         n_of = np.bincount(trips.who)
         first, n_items = np.cumsum(n_of) - n_of, trips.baskets.n_items
-        target = np.sort(np.concatenate([(first + n_of - k)[n_of > k] for k in range(1, N_TARGETS + 1)]))
+        target = np.sort(np.concatenate([(first + n_of - k)[n_of > k] for k in range(1, n_targets + 1)]))
         n_before = target - first[trips.who[target]]
         case = np.repeat(np.arange(len(target)), n_before)
         ages = np.cumsum(n_before)[case] - 1 - np.arange(len(case))
@@ -114,6 +115,13 @@ class Cases:
         """Return α h of each pair."""
         counts = np.bincount(self.pairs, self.weights(habits)[self.lines], len(self.owners))
         return habits.shares(np.asarray(counts, np.float64), self.mass(habits)[self.owners])
+
+    def counts(self, habits: Habits) -> Any:
+        """Return the decayed counts of items before each target, (cases, n_items), sparse."""
+        counts = np.bincount(self.pairs, self.weights(habits)[self.lines], len(self.owners))
+        return sparse.csr_array(
+            (counts, (self.owners, self.items)), shape=(len(self.target), self.last.baskets.n_items)
+        )
 
     def log_likelihood(self, habits: Habits, chances: Chances) -> FloatArray:
         """Return the log-likelihood of each target."""

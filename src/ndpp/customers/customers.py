@@ -21,7 +21,9 @@ from ndpp.baskets.orders import Orders
 from ndpp.customers import store as stores
 from ndpp.customers.cases import MAX_CHANCES
 from ndpp.customers.fitting import MIN_CUSTOMERS, fit_habits, halves
+from ndpp.customers.others import Others
 from ndpp.customers.people import Customer, Habits, People, Time, at_time, best_sparse, posterior, read_time
+from ndpp.customers.pulls import fit_others
 from ndpp.customers.store import NEVER, WEEK, CustomerCounts, IdArray, Layers, Trips, encoded
 from ndpp.errors import DataWarning, InvalidInputError, UncheckedModelWarning
 from ndpp.inference.ranking import DAMPING, OrderOptions, Rule, recommend
@@ -76,6 +78,8 @@ class Customers:
     """What was fitted, and what it gained on customers that were not used for it."""
     clock: int = NEVER
     layers: Layers = NOBODY
+    others: Others | None = None
+    """What customers learn from each other; None if that gains nothing."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "plain", Law.required(self.plain))
@@ -117,14 +121,16 @@ class Customers:
         ids, trips = Trips.of(found)
         trips = _new(CustomerCounts.blank(ids), trips)
         n_again = int(np.sum(np.bincount(trips.who) > 1))
-        habits, report = USUAL, dict[str, Any](fitted=False)
+        habits, report, others = USUAL, dict[str, Any](fitted=False), None
         if n_again < MIN_CUSTOMERS:
             text = f"{n_again} customers came again, too few to fit habits (at least {MIN_CUSTOMERS}); the usual ones are taken"
             warnings.warn(text, DataWarning, stacklevel=2)
         else:
             parts = halves(trips, validation_fraction, np.random.default_rng(random_state))
             habits, report = fit_habits(made.plain, trips, *parts)
-        return replace(made, habits=habits, report=report)._with(CustomerCounts.blank(ids), trips)
+            habits, others, more = fit_others(made.plain, trips, parts[1], habits)
+            report |= more
+        return replace(made, habits=habits, report=report, others=others)._with(CustomerCounts.blank(ids), trips)
 
     # -- one customer --------------------------------------------------------------------------------------------------------
 
@@ -151,8 +157,10 @@ class Customers:
         self, customer: object = None, *, history: History | None = None, time: Time | None = None
     ) -> dict[int | str, float]:
         """Return the factor of each of a customer's own items, by label or, without labels, by id; none for a new customer."""
-        _, factors = self.person(customer, history=history, time=time).over(self.plain)
-        items = [] if factors is None else np.flatnonzero(factors != 1).tolist()
+        one = self.person(customer, history=history, time=time)
+        _, factors = one.over(self.plain)
+        own = one.people.counts.items
+        items = [] if factors is None else own[factors[own] != 1].tolist()
         names: Sequence[int | str] = self.plain.labels or range(self.plain.n_items)
         return {names[a]: float(factors[a]) for a in items if factors is not None}
 
@@ -229,7 +237,7 @@ class Customers:
         rule = Rule.of(plain, n=n, **chosen)
         if rule.ranking.is_whole:
             raise InvalidInputError("must be continuation or lift for many customers", argument="ranking")
-        is_sparse = baskets is None and rule.caps is None and not self.habits.mission_prior
+        is_sparse = baskets is None and rule.caps is None and not self.habits.mission_prior and self.others is None
         step = BLOCK if is_sparse else max(1, min(BLOCK, MAX_CHANCES // plain.n_items))
 
         def block(start: int) -> list[Recommendation | None]:
@@ -250,7 +258,7 @@ class Customers:
     ) -> list[Recommendation | None]:
         """Return the best items for each customer, whose baskets have begun or not; None for baskets of probability zero."""
         base, own, best = at_time(self.plain, time), people.counts, None
-        if baskets is None and rule.caps is None and people.weights(base) is None:
+        if baskets is None and rule.caps is None and people.weights(base) is None and self.others is None:
             return best_sparse(rule, people, base.popularity, base.labels)
         if baskets is not None and rule.caps is None:  # beside the best, the chances of own items matter
             best = Best(rule.n, rule.allowed, rule.unit, rule.least, np.split(own.items, own.indptr[1:-1]))
@@ -277,7 +285,7 @@ class Customers:
         text = f"<Customers: {many(len(self), 'customer')} over {many(self.plain.n_items, 'item')}; decay {habits.decay:.3g} per "
         text += f"{'week' if habits.by_time else 'basket'}, prior {habits.prior:.3g}, strength {habits.strength:.3g}"
         text += f", evenness {habits.evenness:.3g}" * (habits.evenness > 0)
-        text += ", own missions" * bool(habits.mission_prior)
+        text += ", own missions" * bool(habits.mission_prior) + ", with others" * (self.others is not None)
         if "recall@10" in self.report:
             text += "; recall@10 {:.3f}, {:.3f} without customers".format(*self.report["recall@10"])
         return text + ">"
@@ -320,7 +328,8 @@ class Customers:
                 raise InvalidInputError(
                     "has none of the items of these customers; it is that of another shop", argument="law"
                 )
-            made = replace(made, layers=self.layers.placed(place))
+            others = self.others and self.others.placed(place, law.n_items)
+            made = replace(made, layers=self.layers.placed(place), others=others)
         if self.habits.mission_prior and n_missions != len(law.weights):
             text = "the law has another number of missions; those of customers are left out until the next fit"
             warnings.warn(text, DataWarning, stacklevel=3)
@@ -337,7 +346,7 @@ class Customers:
             "habits": self.habits, "report": self.report, "contexts": {}, "clock": self.clock, "n_items": self.plain.n_items,
             "n_missions": len(self.plain.weights), "labels": self.plain.labels,
         }  # fmt: skip
-        stores.write(path, self.layers, {"customers": json.dumps(facts)})
+        stores.write(path, self.layers, {"customers": json.dumps(facts)}, self.others)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], law: object) -> Customers:
@@ -345,12 +354,13 @@ class Customers:
 
         Customers are read from the file when they are asked for, so that a million of them take little memory.
         """
-        store, facts, is_sealed = stores.read(path)
+        store, facts, others = stores.read(path)
+        is_sealed = facts["is_sealed"]
         try:
             labels = check_labels(facts["labels"], facts["n_items"])
             layers = replace(NOBODY, base=store)
             clock, report = np.int64(facts["clock"]).item(), dict(facts["report"])
-            made = cls(Law.required(law), Habits.checked(facts["habits"]), report, clock, layers)
+            made = cls(Law.required(law), Habits.checked(facts["habits"]), report, clock, layers, others)
             dropped, n_missions = list(facts["contexts"]), int(facts["n_missions"])
         except (KeyError, TypeError, ValueError, OverflowError) as reason:
             raise stores.bad(path, f"its header is damaged ({reason!r}); {stores.CORRUPT}") from None
@@ -444,7 +454,8 @@ class Customers:
 
     def _people(self, counts: CustomerCounts, time: Time | None) -> People:
         """Return customers at a time, by default that of the last order."""
-        return People(self.habits, counts, self.clock if time is None else int(read_time(time).astype(np.int64)))
+        now = self.clock if time is None else int(read_time(time).astype(np.int64))
+        return People(self.habits, counts, now, self.others)
 
 
 def _new(state: CustomerCounts, trips: Trips) -> Trips:

@@ -18,6 +18,7 @@ import numpy as np
 
 from ndpp._types import FloatArray, IntArray
 from ndpp.customers.cases import Cases, Chances
+from ndpp.customers.others import Others
 from ndpp.customers.people import Habits, posterior
 from ndpp.customers.store import Trips
 from ndpp.laws.law import Law
@@ -124,22 +125,40 @@ class Trial:
         found = self.cases.own_missions(ways, partial(posterior, self.law)) if ways else []
         self.sums.update({(way.by_time, way.evenness): each for way, each in zip(ways, found)})
 
+    def mixed(self, habits: Habits) -> tuple[FloatArray, FloatArray]:
+        """Return weights of missions in each case, and chances of all items in each; p of everybody as one mission, without own ones."""
+        if (prior := habits.mission_prior) is None:
+            return np.ones((len(self.cases.target), 1), np.float32), self.law.popularity[None]
+        sums = self.sums[habits.by_time, habits.evenness] + prior * self.law.weights.astype(np.float32)
+        return sums / (self.cases.mass(habits) + prior)[:, None], self.law.component_inclusions().astype(np.float32)
+
     def chances(self, habits: Habits) -> Chances:
         """Return what the law says, with own missions if there are any."""
-        law, prior = self.law, habits.mission_prior
+        prior = habits.mission_prior
         key = (habits.by_time, habits.evenness, prior) if prior is not None else (False, 0.0, None)
         if key not in self.found:
-            if prior is None:
-                self.found[key] = self.cases.chances(lambda part: np.tile(law.popularity, (part.stop - part.start, 1)))
-            else:
-                sums, inclusions = self.sums[key[:2]], law.component_inclusions().astype(np.float32)
-                weights = (sums + prior * law.weights.astype(np.float32)) / (self.cases.mass(habits) + prior)[:, None]
-                self.found[key] = self.cases.chances(lambda part: weights[part] @ inclusions)
+            weights, within = self.mixed(habits)
+            self.found[key] = self.cases.chances(lambda part: weights[part] @ within)
         return self.found[key]
 
-    def scores(self, habits: Habits) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def moved(self, habits: Habits, others: Others) -> Chances:
+        """Return p″ of all items: what others say beside the law and habits."""
+        cases, (weights, within) = self.cases, self.mixed(habits)
+        shares, counts = cases.shares(habits), cases.counts(habits)
+
+        def p_of(part: slice) -> FloatArray:
+            chances = np.asarray(weights[part] @ within, np.float64)
+            low, high = np.searchsorted(cases.owners, [part.start, part.stop])
+            at = cases.owners[low:high] - part.start, cases.items[low:high]
+            chances[at] = habits.raised(chances[at], shares[low:high])
+            return others.moved(chances, counts[part])
+
+        return cases.chances(p_of)
+
+    def scores(self, habits: Habits, others: Others | None = None) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return recall@10 + NDCG@10, the log-likelihood, and recall@10, means over the cases of each customer."""
-        cases, chances = self.cases, self.chances(habits)
+        cases, chances = self.cases, self.chances(habits) if others is None else self.moved(habits, others)
+        habits = habits if others is None else NO_HABITS
         recall, ndcg = cases.listed(habits, chances)
         likely = cases.log_likelihood(habits, chances)
         return cases.by_customer(recall + ndcg), cases.by_customer(likely), cases.by_customer(recall)
@@ -153,11 +172,11 @@ def best_of(trials: Sequence[Trial], ways: Sequence[Habits]) -> Habits:
     best = max(ways, key=lambda way: float(trials[0].scores(way)[0].mean()))
     changes = [[new - old for new, old in zip(trial.scores(best), trial.scores(ways[0]))] for trial in trials]
     first, second = changes[0][0], changes[1][0]
-    gains = first.mean() > 2 * _error(first) and second.mean() > 0
-    loses = any(likely.mean() < -_error(likely) for _, likely, _ in changes)
+    gains = first.mean() > 2 * error_of(first) and second.mean() > 0
+    loses = any(likely.mean() < -error_of(likely) for _, likely, _ in changes)
     return best if gains and not loses else ways[0]
 
 
-def _error(values: FloatArray) -> float:
+def error_of(values: FloatArray) -> float:
     """Return the standard error of the mean."""
     return float(values.std() / np.sqrt(max(1, len(values))))

@@ -13,10 +13,12 @@ from datetime import date
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from scipy import sparse
 
 from ndpp._types import FloatArray, IntArray, cached_property
 from ndpp.baskets import Baskets
 from ndpp.baskets.times import CALENDAR, moment
+from ndpp.customers.others import MAX_CHANCE, Others
 from ndpp.customers.store import NEVER, WEEK, CustomerCounts
 from ndpp.errors import InvalidInputError
 from ndpp.inference.ranking import ZERO_CHANCE, Rule, rounded
@@ -27,10 +29,8 @@ from ndpp.laws.scoring import Best
 from ndpp.linalg.logs import shares
 from ndpp.linalg.tilts import TINY, solve_each
 
-MAX_LOG_FACTOR = np.log(1e9)
-"""Largest logarithm of a factor."""
-MAX_CHANCE = 1 - 1e-9
-"""Largest chance of an item: its log-odds stay finite."""
+MAX_FACTOR = 1e9
+"""Largest factor."""
 Time: TypeAlias = str | date | np.datetime64
 
 
@@ -104,6 +104,7 @@ class People:
     habits: Habits
     counts: CustomerCounts
     now: int
+    others: Others | None = None
 
     @cached_property
     def fade(self) -> FloatArray:
@@ -132,13 +133,34 @@ class People:
     def begun(self, law: Law, baskets: Baskets | None, best: Best | None = None) -> FloatArray:
         """Return P(a | basket) of all items, p′ for own ones, a row per customer; without baskets, of those that have not begun."""
         weights = self.weights(law)
-        if baskets is None:
-            every = law.popularity if weights is None else weights @ law.component_inclusions()
-            chances = np.array(np.broadcast_to(every, (len(self.counts.mass), law.n_items)))
-        else:
+        if baskets is not None and self.others is None:
             chances = scores_or_nan(law, baskets, whole=False, best=best, weights=weights)
+            self.raise_own(chances)
+            return chances
+        every = law.popularity if weights is None else weights @ law.component_inclusions()
+        chances = np.array(np.broadcast_to(every, (len(self.counts.mass), law.n_items)))
         self.raise_own(chances)
-        return chances
+        if self.others is None:
+            return chances
+        if baskets is None:
+            return self.others.moved(chances, self.bought(law.n_items))
+        factors, chances = self.pulls(chances), scores_or_nan(law, baskets, whole=False, weights=weights)
+        self.raise_own(chances)
+        return np.asarray(factors * chances / (1 - chances + factors * chances))
+
+    def bought(self, n_items: int) -> Any:
+        """Return the decayed counts of items, (customers, n_items), sparse."""
+        own = self.counts
+        return sparse.csr_array((own.counts, own.items, own.indptr), shape=(len(own.mass), n_items))
+
+    def pulls(self, chances: FloatArray) -> FloatArray:
+        """Return the factors of the odds of items that take p′ of all items, a row per customer, to p″: what others bought next."""
+        if self.others is None:
+            return np.ones_like(chances)
+        moved = self.others.moved(chances, self.bought(chances.shape[1]))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = np.where(moved == chances, 1.0, moved * (1 - chances) / (chances * (1 - moved)))
+        return found.clip(1 / MAX_FACTOR, MAX_FACTOR)
 
     def raise_own(self, chances: FloatArray) -> None:
         """Replace p by p′ for own items in the chances of all items, a row per customer, in place, unless they cannot occur."""
@@ -172,8 +194,12 @@ class Customer:
         if not can.any():
             return weights, None
         factors = np.ones(law.n_items)
+        if self.people.others is not None:
+            chances = (w @ law.component_inclusions())[None]
+            self.people.raise_own(chances)
+            factors = self.people.pulls(chances)[0]
         raised = self.people.habits.raised(p[can], self.people.shares[can])
-        factors[own.items[can]] = factors_to(raised, w, within[:, can])
+        factors[own.items[can]] *= factors_to(raised, w, within[:, can])
         return weights, factors
 
     def begun(self, law: Law, basket: IntArray) -> FloatArray:
@@ -193,7 +219,7 @@ def factors_to(wanted: FloatArray, weights: FloatArray, within: FloatArray) -> F
         chances = s * own / (1 - own + s * own)
         return weights @ chances, weights @ (chances * (1 - chances))
 
-    options = {"within": 1e-15, "least_variance": TINY, "least_tilt": 0.0, "most_tilt": MAX_LOG_FACTOR}
+    options = {"within": 1e-15, "least_variance": TINY, "least_tilt": 0.0, "most_tilt": np.log(MAX_FACTOR)}
     return np.exp(solve_each(moments, wanted, np.zeros(len(wanted)), **options))
 
 

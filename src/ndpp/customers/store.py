@@ -27,18 +27,20 @@ from ndpp._atomic import one_writer, replacing
 from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, TimeArray, WordArray
 from ndpp.baskets import Baskets
 from ndpp.baskets.orders import Orders
+from ndpp.customers.others import Others
 from ndpp.errors import InvalidInputError, ModelFileError
 from ndpp.laws.header import NO_DIGEST, digest, read_raw, seal
 
 IdArray: TypeAlias = NDArray[np.bytes_]
 SingleArray: TypeAlias = NDArray[np.float32]
 FORMAT = "ndpp-customers"
-VERSION = 2
-"""The newest version that this library reads; files of version 1 have no digest."""
+VERSION = 3
+"""The newest version that this library reads; files of version 1 have no digest, those of version 3 have what others buy."""
 CORRUPT = "it is corrupt. Copy it again from where it came"
 TYPES = {"indptr": ("I64", 1), "last": ("I64", 1), "marks_indptr": ("I64", 1), "marks": ("U64", 1), "items": ("I32", 1),
          "counts": ("F32", 1), "mass": ("F32", 1), "missions": ("F32", 2), "ids": ("U8", 2)}  # fmt: skip
 """The arrays of a file: their types and numbers of dimensions."""
+OF_OTHERS = {"others_items": ("F32", 2), "others_pulls": ("F32", 2), "others_shift": ("F32", 1)}
 OLD_TYPES = {name: one for name, one in TYPES.items() if "marks" not in name} | {"seen": ("U64", 1)}
 OLD_FIELDS = {"customers", "format", "format_version"}
 """The arrays and fields of files of version 1; ``seen`` is a filter that cannot tell all orders from each other, and is not used."""
@@ -304,8 +306,9 @@ def is_counted(store: CustomerCounts, trips: Trips) -> BoolArray:
 # -- files ----------------------------------------------------------------------------------------------------------------------
 
 
-def write(path: str | os.PathLike[str], layers: Layers, metadata: Mapping[str, str]) -> None:
+def write(path: str | os.PathLike[str], layers: Layers, metadata: Mapping[str, str], others: Others | None) -> None:
     """Write all customers to a safetensors file, some of them in memory at a time."""
+    tables = {} if others is None else dict(zip(OF_OTHERS, others))
     at = layers.all()
     ends_of = {
         name: np.concatenate(
@@ -322,12 +325,18 @@ def write(path: str | os.PathLike[str], layers: Layers, metadata: Mapping[str, s
     shapes: dict[str, tuple[int, ...]] = {
         **dict.fromkeys(TYPES, (n,)), **dict.fromkeys(ends_of, (n + 1,)), "items": (n_counts,), "counts": (n_counts,),
         "marks": (n_marks,), "missions": (n, columns), "ids": (n, width),
+        **{name: table.shape for name, table in tables.items()},
     }  # fmt: skip
-    codes, crcs = {name: code for name, (code, _) in TYPES.items()}, dict.fromkeys(TYPES, 2**32)
+    codes = {name: code for name, (code, _) in {**TYPES, **OF_OTHERS}.items() if name in shapes}
+    crcs = dict.fromkeys(codes, 2**32)
     ends = np.cumsum(
         [0, *(int(np.prod(shapes[name])) * np.dtype(CODES[code]).itemsize for name, code in codes.items())]
     )
-    about = {"format": FORMAT, "format_version": str(VERSION), "ndpp_version": importlib.metadata.version("ndpp")}
+    about = {
+        "format": FORMAT,
+        "format_version": str(VERSION if tables else 2),
+        "ndpp_version": importlib.metadata.version("ndpp"),
+    }
     header: dict[str, Any] = {"__metadata__": {**metadata, **about, "crc32": json.dumps(crcs), "digest": NO_DIGEST}}
     for (name, code), start, end in zip(codes.items(), ends.tolist(), ends[1:].tolist()):
         header[name] = {"dtype": code, "shape": shapes[name], "data_offsets": [start, end]}
@@ -343,7 +352,7 @@ def write(path: str | os.PathLike[str], layers: Layers, metadata: Mapping[str, s
             cursors[name] += file.write(data)
             crcs[name] = zlib.crc32(data, crcs[name])
 
-        for name, values in ends_of.items():
+        for name, values in {**ends_of, **tables}.items():
             put(name, values)
         for start in range(0, n, BLOCK):
             part = layers.rows(at[start : start + BLOCK])
@@ -354,9 +363,9 @@ def write(path: str | os.PathLike[str], layers: Layers, metadata: Mapping[str, s
         seal(temporary, crc32=json.dumps(crcs))
 
 
-def read(path: str | os.PathLike[str]) -> tuple[CustomerCounts, dict[str, Any], bool]:
-    """Return the customers of a file, which is read once to check it and then where it is needed; what else its header says; and whether
-    a digest vouches for all of it.
+def read(path: str | os.PathLike[str]) -> tuple[CustomerCounts, dict[str, Any], Others | None]:
+    """Return the customers of a file, which is read once to check it and then where it is needed; what else its header says, and as
+    ``is_sealed`` whether a digest vouches for all of it; and what others buy.
     """
     if not os.path.isfile(path):
         raise FileNotFoundError(f"no file of customers at {os.fspath(path)!r}")
@@ -368,7 +377,7 @@ def read(path: str | os.PathLike[str]) -> tuple[CustomerCounts, dict[str, Any], 
     fields = header.get("__metadata__") or {}
     if fields.get("format") != FORMAT:
         raise bad(path, "it does not hold customers; `Customers.save` writes files that do")
-    if (version := str(fields.get("format_version"))) not in ("1", str(VERSION)):
+    if (version := str(fields.get("format_version"))) not in ("1", "2", str(VERSION)):
         raise bad(path, f"it has version {version}, and this library reads up to {VERSION}; update ndpp")
     is_sealed = version != "1"
     if is_sealed and fields.get("digest") != digest(header):
@@ -376,7 +385,7 @@ def read(path: str | os.PathLike[str]) -> tuple[CustomerCounts, dict[str, Any], 
     if not is_sealed and set(fields) != OLD_FIELDS:
         raise bad(path, f"its header has unknown fields; {CORRUPT}")
     del header["__metadata__"]
-    types = TYPES if is_sealed else OLD_TYPES
+    types = {**TYPES, **(OF_OTHERS if version == "3" else {})} if is_sealed else OLD_TYPES
     if set(header) != set(types):
         raise bad(path, f"expected the arrays {', '.join(types)}; it holds {', '.join(sorted(header))}")
     try:
@@ -395,6 +404,11 @@ def read(path: str | os.PathLike[str]) -> tuple[CustomerCounts, dict[str, Any], 
         sizes = {"indptr": n + 1, "marks_indptr": n + 1, **dict.fromkeys(("mass", "last", "missions"), n)}
         for ends, names in {"indptr": ("items", "counts"), "marks_indptr": ("marks",)}.items():
             sizes |= dict.fromkeys(names, int(found[ends][-1]) if len(found[ends]) else 0)
+        if version == "3":
+            n_items, k = int(facts["n_items"]), len(found["others_pulls"])
+            sizes |= {"others_items": n_items, "others_shift": n_items}
+            if found["others_pulls"].shape != (k, n_items) or found["others_items"].shape[1] != k:
+                raise ValueError("others_pulls have a wrong shape")
         if wrong := [name for name, size in sizes.items() if len(found[name]) != size]:
             raise ValueError(f"{wrong[0]} has a wrong length")
         for name, array in found.items():
@@ -404,7 +418,8 @@ def read(path: str | os.PathLike[str]) -> tuple[CustomerCounts, dict[str, Any], 
         raise bad(path, f"its arrays are damaged ({reason}); {CORRUPT}") from None
     width = found["ids"].shape[1]
     found["ids"] = found["ids"].view(f"S{width}").ravel() if width else np.empty(0, "S1")
-    return CustomerCounts(**found), facts, is_sealed
+    others = Others(*(found.pop(name) for name in OF_OTHERS)) if "others_shift" in found else None
+    return CustomerCounts(**found), {**facts, "is_sealed": is_sealed}, others
 
 
 def _checked(name: str, array: AnyArray, n_items: int) -> int:
@@ -428,6 +443,9 @@ def _checked(name: str, array: AnyArray, n_items: int) -> int:
             before = block[-1:]
         elif name == "items" and not ((block >= -1) & (block < n_items)).all():
             raise ValueError("items are not those of the law")
+        elif name in OF_OTHERS:
+            if not np.isfinite(block).all():
+                raise ValueError(f"{name} are not finite numbers")
         elif block.dtype.kind == "f" and not ((block >= 0) & (block < np.inf)).all():
             raise ValueError(f"{name} are not finite numbers, at least zero")
     return crc
