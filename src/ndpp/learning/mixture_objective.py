@@ -35,6 +35,8 @@ PROBE, RAISE = 0.97, 1.5
 
 PRIOR, COMMON = 2.0, 1.0
 """Average sets that are added to those of each state, as in EM; and for how many states the common part of a family's u counts."""
+NEVER = -50.0
+"""Log-odds of items that cannot come in a state, and of states that are not there."""
 
 
 def pattern_tensors(patterns: Patterns) -> dict[str, Tensor]:
@@ -74,7 +76,7 @@ class MixtureObjective(Objective[MixtureParameters]):
             self.once[block.states] /= block.each
         if self.patterns is not None:
             self.families = torch.tensor(self.patterns.families, device=self.start.bias.device)
-            log_odds = torch.as_tensor(np.where(self.patterns.odds > 0, self.patterns.log_odds, 0.0))
+            log_odds = torch.as_tensor(self.patterns.log_odds.clip(min=NEVER))
             log_odds = log_odds.to(self.start.bias).contiguous()
             self.usual = log_odds.sigmoid()
             if not self.start.patterns.numel():
