@@ -105,7 +105,6 @@ ALLOWED = {
         "A price of 20 % less": "an example",
     },
     "src/ndpp/answers/relations.py": {"1.1 s(a, b)": "a formula"},
-    "src/ndpp/cli/serve.py": {"of 400 missions of rank 128 grows by 52 MB": "computed"},
     "src/ndpp/datasets/loaders.py": {"the archive (23 MB)": "the size of a file"},
     "src/ndpp/laws/law.py": {"by default 256 MB, of a mixture 2 GB": "defaults"},
     "src/ndpp/linalg/coordinates.py": {

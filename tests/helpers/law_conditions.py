@@ -26,6 +26,7 @@ from ndpp.inference.scores import continuation_scores
 CONTEXT = {"hour": ("8", "20"), "day": ("Sunday",)}
 """The columns of context that every mixture of the table has, and their values."""
 SHIFTS = np.log([[4.0, 1.0, 0.25], [0.5, 2.0, 1.0], [1.0, 3.0, 8.0]])
+"""Of three components, which averages repeat."""
 LEAST_MASS = 1e-6
 """What is said leaves sets of at least this probability."""
 
@@ -100,7 +101,7 @@ def said_to_truth(truth: Truth, said: Mapping[str, Any]) -> Truth:
     if "context" in said:
         rows = [f"{name}={word}" for name, words in CONTEXT.items() for word in words]
         chosen = [rows.index(f"{name}={word}") for name, word in said["context"].items()]
-        weights = weights * np.exp(SHIFTS[chosen].sum(axis=0))
+        weights = weights * np.exp(np.resize(SHIFTS[chosen].sum(axis=0), len(weights)))
     if "customer" in said:
         own = said["customer"].weights(weights)
         weights, options["habits"] = weights if own is None else own, said["customer"].items
@@ -216,7 +217,10 @@ class Case(NamedTuple):
 
 def base_entry(entry: Entry) -> Entry:
     """The entry, with context if it is a mixture."""
-    return entry._replace(law=entry.law.with_context(CONTEXT, SHIFTS)) if entry.kind.is_mixture else entry
+    if not entry.kind.is_mixture:
+        return entry
+    shifts = np.stack([np.resize(row, len(entry.law.weights)) for row in SHIFTS])
+    return entry._replace(law=entry.law.with_context(CONTEXT, shifts))
 
 
 def case_of(entry: Entry, names: tuple[str, ...], turn: int = 0) -> Case | None:

@@ -21,10 +21,20 @@ from ndpp.errors import NDPPError
 from ndpp.laws.law import Law
 
 GENERIC = BASES[0]
-CONSTRUCTORS = {"of", "required", "from_stored", "from_dense", "from_features", "from_marginal", "from_vbd", "tied"}
+CONSTRUCTORS = {
+    "of",
+    "required",
+    "from_stored",
+    "from_dense",
+    "from_features",
+    "from_marginal",
+    "from_vbd",
+    "pooled",
+    "tied",
+}
 PARTS = {
-    "by_item", "catalogue_ids", "coordinates", "families_of", "form", "framed", "free_law", "known_rows", "log_rows", "marginal_form",
-    "masses", "memory", "q_blocks", "q_map", "q_rows", "q_times", "row_noise", "sampler", "scaled", "size_moments", "sums", "tilted",
+    "by_item", "catalogue_ids", "coordinates", "drawn_from", "families_of", "form", "framed", "free_law", "known_rows", "laws", "log_rows", "marginal_form",
+    "masses", "memory", "nested", "q_blocks", "q_map", "q_rows", "q_times", "row_noise", "sampler", "scaled", "size_moments", "sums", "tilted",
     "tilted_for",
     "tilted_odds", "tilts", "touched", "touched_rows", "with_features", "within_rows", "without_background", "x_blocks",
 }  # fmt: skip

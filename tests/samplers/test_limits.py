@@ -86,14 +86,17 @@ def check_weights(entry: Entry, case: Case) -> None:
     joint, under = truth.joint[places], truth_under(truth, case)[places]
     given, exclude = case.options.get("given", []), case.options.get("exclude", [])
     beside = Limits.of(case.limits, entry.law).beside(np.array(given, int))
-    tilts = getattr(sampler.drawers, "tilts", None)
-    proposable = truth.containing(given, case.options.get("size") if tilts is None else None)
-    for c, log_weight in enumerate(sampler.log_weights):
+    # Of an average of laws, each draws from its own components.
+    laws = getattr(sampler.drawers, "samplers", (sampler,))
+    owners = [(own.drawers, k) for own in laws for k in range(len(own.log_weights))]
+    for c, (log_weight, (drawers, k)) in enumerate(zip(sampler.log_weights, owners, strict=True)):
+        tilts = getattr(drawers, "tilts", None)
+        proposable = truth.containing(given, case.options.get("size") if tilts is None else None)
         if tilts is None:
             log_factors = np.where(beside.fitting, 0.0, -np.inf)
             log_factors[exclude] = -np.inf
         else:
-            log_factors = tilts.unfit * sampler.drawers.is_tilted[c]
+            log_factors = tilts.unfit * drawers.is_tilted[k]
         log_factors[given] = 0.0
         weights = [
             np.exp(

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from ndpp._memory import Memory
 from ndpp._types import FloatArray, IntArray, cached_property
 from ndpp.baskets import Baskets
 from ndpp.laws.catalogue import Catalogue
@@ -98,7 +99,8 @@ class PooledMixture(Mixture):
         shares, laws = zip(*((share, law) for share, law in self._own if share))
         made = Mixture(laws, np.array(shares) / sum(shares))
         made = made.without_empty() if self.nonempty else made
-        vars(made)["_remembered"] = self.memory
+        key = "nested", self.nonempty, self.weights.tobytes()
+        vars(made)["_remembered"] = self.memory.remember(key, lambda: Memory(self.memory.budget))
         return made
 
     @property

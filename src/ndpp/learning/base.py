@@ -190,6 +190,8 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
             f"{type(self).__name__}, {self._described(shape)}: {len(training):,} baskets over {baskets.n_items:,} items"
         )
         run = TrainingRun(seed, clock, self.progress, self.checkpoint, made_with, saved)
+        if not run.done:
+            run.keep(saved)  # from here on there is something to resume
         run.say(f"{about}, and {len(held_out):,} to validate")
         self._train(shape, training, held_out, settings, run)
         self.context_: Sequence[Gain] = ()
