@@ -312,3 +312,26 @@ def test_several_starts_are_told(call, models, tmp_path):
     assert f"{best} {reached[best]:.4g}" in done.out
     refused = call(*words[:3], tmp_path / "n", "--restarts", 2)
     assert "--restarts is not an option of --model mixture" in refused.err
+
+
+def test_several_fits_are_one_model(call, models, tmp_path):
+    """They are told one by one, leave no state of training behind, and the other commands take their average."""
+    made, orders = tmp_path / "m", models / "orders.csv"
+    done = call("fit", orders, "-o", made, "--fits", 2, "--missions", 2, "--max-epochs", 1)
+    reached = ndpp.load_metadata(made)["candidates"]
+    assert list(reached) == ["fit 1", "fit 2"]
+    told = ", ".join(f"{name} {value:.4g}" for name, value in reached.items())
+    assert f"validation log-likelihood of each fit: {told}" in done.out
+    assert [line for line in done.err.splitlines() if line.startswith("fit ")] == ["fit 1 of 2", "fit 2 of 2"]
+    assert list(tmp_path.iterdir()) == [made]
+    facts = call("info", made, "--json").json
+    assert (facts["fits"], facts["components"]) == (2, 4)
+    assert re.search(r"^fits +2$", call("info", made).out, re.MULTILINE)
+    assert call("prepare", made, "-o", tmp_path / "ready").code == 0
+    lists = [call("recommend", tmp_path / name, "--given", "tea", "--json").json for name in ("m", "ready")]
+    assert lists[0]["recommendations"] == lists[1]["recommendations"]
+    after = call("update", made, orders, "-o", tmp_path / "n", "--max-epochs", 1, "--force")
+    assert (after.code, "fit 2 of 2" in after.err) == (0, True)
+    assert call("info", tmp_path / "n", "--json").json["fits"] == 2
+    refused = call("fit", orders, "-o", tmp_path / "k", "--fits", 2, "--model", "ndpp")
+    assert "--fits is not an option of --model ndpp" in refused.err

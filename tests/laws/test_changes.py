@@ -27,6 +27,13 @@ def _kernel(name, background=None):
     return LowRankKernel(case.X[:6], case.W, background=background)
 
 
+def _mixtures(average):
+    """Return an average of a mixture with ties, one over families and a kernel."""
+    laws = mixtures.tied("several", "generic"), families.CASES["several"].law(), _kernel("generic", DELTA)
+    catalogue = ndpp.laws.catalogue.Catalogue(6)
+    return average([law.named(catalogue) for law in laws], [0.5, 0.3, 0.2])
+
+
 DELTA = [0.5, 0.2, 0.0, 1.0, 0.3, 0.1]
 PLAIN = {
     "kernel": lambda: _kernel("generic"),
@@ -38,6 +45,8 @@ PLAIN = {
     "tied": lambda: mixtures.tied("several", "generic"),
     "tied, excluded": lambda: mixtures.tied("several", "duplicate rows").exclude([5]),
     "families": lambda: families.CASES["several"].law(),
+    "mixture of mixtures": lambda: _mixtures(ndpp.Mixture),
+    "pooled": lambda: _mixtures(ndpp.Mixture.pooled),
 }
 KINDS = {
     f"{name}{', nonempty' * nonempty}": (make, nonempty)

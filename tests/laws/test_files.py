@@ -316,6 +316,35 @@ def test_bad_files_are_named_and_left_alone(model: Path, spoil: Callable[[Path],
 
 
 @pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda laws: laws.pop(), "expected the arrays"),
+        (lambda laws: laws[0].update(n_items="8"), "8 odds|8 items|other labels|no valid kernel"),
+        (lambda laws: laws[1].update(parametrisation="xw"), "expected the arrays"),
+        (lambda laws: laws[1].update(parametrisation="pooled"), "expected the arrays"),
+        (lambda laws: laws[1].update(parametrisation="vbd"), "a law of the kind 'vbd'"),
+        (lambda laws: laws.append(laws[0]), "expected the arrays"),
+    ],
+)
+def test_an_average_with_a_damaged_header_is_refused(
+    tmp_path: Path, change: Callable[[list[dict[str, str]]], object], message: str
+) -> None:
+    path, odds = tmp_path / "average.safetensors", np.full((2, 7), 0.5)
+    laws = [Mixture.tied(x * odds, x * np.eye(7, 4), np.eye(4), [0.25, 0.75]) for x in (1.0, 2.0)]
+    model_files.save(average := Mixture.pooled(laws, [0.4, 0.6]), path)
+    assert model_files.load(path).log_prob([0, 3]) == average.log_prob([0, 3])
+
+    def damage(fields: dict[str, str]) -> None:
+        components = json.loads(fields["components"])
+        change(components)
+        fields["components"] = json.dumps(components)
+
+    _rewrite_header(path, damage)
+    with pytest.raises(ModelFileError, match=f"cannot be read as an ndpp model: .*({message})"):
+        model_files.load(path)
+
+
+@pytest.mark.parametrize(
     ("name", "array"),
     [
         ("1.weights", np.ones(2)), ("1.weights", np.ones((4, 4))), ("1.weights", np.full(4, 1e300)), ("1.background", np.ones(3)),

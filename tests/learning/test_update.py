@@ -66,6 +66,14 @@ LAWS = {
 }  # fmt: skip
 
 
+def pooled() -> ndpp.Mixture:
+    """Return an average of two mixtures."""
+    return ndpp.Mixture.pooled([tied(), over_families()], [0.7, 0.3])
+
+
+EVERY = LAWS | {"pooled": pooled}
+
+
 def restated(baskets: Baskets) -> Baskets:
     return Baskets(baskets.indptr, baskets.indices, baskets.n_items, baskets.labels)
 
@@ -82,9 +90,9 @@ def test_a_warm_start_is_the_law(name):
     np.testing.assert_allclose(again.log_probs(sets), law.log_probs(sets), atol=1e-9)
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", EVERY)
 def test_no_epochs_leave_the_law_as_it_is(name):
-    law = LAWS[name]()
+    law = EVERY[name]()
     tonight = restated(law.sample(60, rng=1))
     found = ndpp.update(law, tonight, seen=SEEN, max_epochs=0)
     np.testing.assert_array_equal(found.law_.log_probs(tonight), law.log_probs(tonight))
@@ -108,9 +116,9 @@ def test_pseudo_orders_alone_do_not_move_the_law(name):
             assert not own.numel() or not torch.allclose(own, one)
 
 
-@pytest.mark.parametrize("name", ["tied", "NDPP"])
+@pytest.mark.parametrize("name", ["tied", "NDPP", "pooled"])
 def test_more_of_the_same_does_not_hurt_and_something_new_is_learned(name):
-    law, other = LAWS[name](), tied(7)
+    law, other = EVERY[name](), tied(7)
     fresh, new = restated(law.sample(800, rng=5)), restated(other.sample(1200, rng=6)).select(max_size=law.max_size)
     same = ndpp.update(law, restated(law.sample(300, rng=1)), seen=8 * SEEN)
     lost = law.log_probs(fresh) - same.law_.log_probs(fresh)
@@ -122,6 +130,57 @@ def test_more_of_the_same_does_not_hurt_and_something_new_is_learned(name):
     losses = [float((law.log_probs(fresh) - one.log_probs(fresh)).mean()) for one in (learned, forgetful)]
     assert min(gains) > 0.05
     assert losses[0] < 0.5 * losses[1]  # what it knew is not forgotten
+
+
+@pytest.mark.parametrize("leaves_out_empty", [True, False])
+def test_an_average_learns_law_by_law(leaves_out_empty):
+    law = pooled() if leaves_out_empty else pooled().with_empty()
+    said = {"seen": 400, "validation": restated(law.sample(100, rng=2)), "force": True}
+    tonight = restated(tied(7).sample(200, rng=1))
+    after = ndpp.update(law, tonight, **said).law_
+    found = [ndpp.update(one, tonight, **said).law_ for one in law.members]
+    sets = restated(law.sample(50, rng=3))
+    wanted = ndpp.Mixture.pooled(found, law.shares).log_probs(sets)
+    np.testing.assert_allclose(after.log_probs(sets), wanted, rtol=1e-12)
+    assert np.abs(after.log_probs(sets) - law.log_probs(sets)).max() > 1e-2
+    np.testing.assert_allclose(after.shares, law.shares)
+    assert [type(one) for one in after.laws] == [type(one) for one in law.laws]
+
+
+def test_nothing_of_an_average_is_lost(tmp_path):
+    """New items, those that leave, names and context of the missions, and what the file remembers."""
+    shifts = np.array([[0.5, -0.5, 0.5, -0.5, 0.5], [-0.5, 0.5, -0.5, 0.5, -0.5]])
+    law = pooled().with_context({"store": ["1", "2"]}, shifts)
+    law = law.framed(law.frame._replace(names=tuple("vwxyz")))
+    ndpp.save(law, tmp_path / "law.safetensors", metadata={"baskets": {"number": SEEN}})
+    orders = [[NAMES[i] for i in items] for items in law.sample(240, rng=1)]
+    orders = [[*names, "new"] if k % 4 == 0 else names for k, names in enumerate(orders)]
+    found = ndpp.update(tmp_path / "law.safetensors", orders, drop=["item 3"], half_life=240, random_state=3)
+    assert (found.entered, found.left) == (("new",), ("item 3",))
+    assert found.law_.labels == (*NAMES[:3], *NAMES[4:], "new")
+    assert found.law_.inclusion_probabilities()[-1] == pytest.approx(0.25, abs=0.08)
+    assert found.law_.names == tuple("vwxyz")
+    np.testing.assert_array_equal(found.law_.gate.shifts, shifts)
+    assert found.metadata["memory"]["orders"] == SEEN / 2 + 240
+    assert found.metadata["memory"]["young"] == {"new": 240.0}
+    ndpp.save(found, tmp_path / "next.safetensors")
+    again = ndpp.load(tmp_path / "next.safetensors")
+    assert len(again.laws) == 2
+    told = [["new", "item 1"]] * 30 + [[*names, f"late {k % 2}"] for k, names in enumerate(orders[:30])]
+    assert ndpp.update(tmp_path / "next.safetensors", told, force=True).entered == ("item 3", "late 0", "late 1")
+
+
+def test_an_average_learns_context_anew():
+    law = ndpp.Mixture.pooled([missions(), missions()], [0.5, 0.5])
+    shifts = np.outer([1.5, -1.5], [1, -1, 1, -1])
+    told = law.with_context({"store": ["1", "2"]}, shifts)
+    drawn = [restated(told.at(store=name).sample(500, rng=seed)) for name, seed in (("1", 1), ("2", 2))]
+    orders = Orders(Baskets.concat(drawn), context={"store": ["1"] * 500 + ["2"] * 500})
+    before = law.with_context({"store": ["1", "2"]}, 0.02 * shifts)
+    found = ndpp.update(before, orders, seen=100, max_epochs=1, random_state=1)
+    assert found.context.kept
+    assert found.after > found.before + 2 * found.error
+    assert (found.law_.gate.shifts[0] * [1, -1, 1, -1] > 0.2).all()
 
 
 def test_shuffled_orders_are_refused_and_a_worse_model_too():

@@ -53,6 +53,7 @@ def _setting(help: str, least: float | None = None, metavar: str = "N", *names: 
 
 FRACTION = "Share of the baskets that decides when training ends, without --validation."
 GROUPS = "mixture: auto, none, or a table with the columns item and family."
+FITS = "mixture: fits from other starts, whose average is better than any one of them; --minutes are for all of them."
 INIT = "kernels: where training starts: popularity or literature; published also trains as the literature does."
 SKEW = "ndpp, ondpp: share of the columns by which items attract each other."
 RESTARTS = "kernels: random starts, of which the best after three epochs goes on; more help where the rank is low."
@@ -93,6 +94,7 @@ class FitSettings:
     n_factors: Annotated[int | None, _setting("mixture: numbers that describe an item or a mission.", 1)] = None
     penalty: Annotated[float | None, _setting("mixture: least penalty on what is popular in single missions.")] = None
     tie_penalty: Annotated[float | None, _setting("mixture: least penalty on ties.")] = None
+    n_fits: Annotated[int | None, _setting(FITS, 1, "N", "--fits")] = None
     families: Annotated[str | None, _setting(GROUPS, metavar="auto|none|FILE")] = None
     skew_share: Annotated[float | None, _setting(SKEW)] = None
     noise: Annotated[float | None, _setting("kernels: relative noise on the rows in training; 0 for none.")] = None
@@ -206,7 +208,7 @@ def fit(
             about |= told_of_test
             with stage(f"finishing: saving {os.fspath(output)}"):
                 save(estimator.law_, output, metadata=about | attached)
-            part.unlink(missing_ok=True)
+            _forget(part)
     own = answers.Prepared(estimator.law_, metadata=attached)
     emit(_report(output, kind, own, about), None, as_json=json)
 
@@ -241,17 +243,23 @@ def _report(output: Path, kind: Kind, own: answers.Prepared, about: dict[str, An
     if kind is Kind.mixture:  # which has missions to name, even if it is of a single component
         found = own.missions or answers.missions(own)
         largest = ", ".join(f"{one.name} ({one.share:.0%})" for one in found[:SHOWN])
+        notes += [_reached(about, "fit")] if about["settings"]["n_fits"] > 1 and "candidates" in about else []
         notes.append(f"{len(own.law.weights)} components, grouped into {len(found)} missions: {largest}, …")
         data |= {"components": len(own.law.weights), "missions": [asdict(one) for one in found]}
-    elif reached := about.get("candidates"):
-        values = ", ".join(f"{name} {value:.4g}" for name, value in reached.items())
-        notes.append(f"validation log-likelihood of each start: {values}")
+    elif "candidates" in about:
+        notes.append(_reached(about, "start"))
     if reduced := about.get("in_time"):
         more = f"{reduced['instead_of']} take about --minutes {reduced['minutes']:g}"
         notes.append(f"Chosen for the time: {reduced['chosen']}; {more}")
     header = ("model", "epochs", "ended", "validation log-likelihood", "of independent items")
     scores = about["validation_log_likelihood"], about["independent_log_likelihood"]
     return Report(data, Table(header, [(path, about["epochs"], about["ended"], *scores)]), notes=notes)
+
+
+def _reached(about: Mapping[str, Any], what: str) -> str:
+    """Return what each start or fit reached."""
+    values = ", ".join(f"{name} {value:.4g}" for name, value in about["candidates"].items())
+    return f"validation log-likelihood of each {what}: {values}"
 
 
 def _check_output(output: Path, inputs: Sequence[str | None], held: Held) -> None:
@@ -346,14 +354,23 @@ def _interruptible(part: Path) -> Iterator[None]:
     except (KeyboardInterrupt, TrainingInterruptedWarning):
         if not part.exists():
             raise Interrupted(f"nothing was learned yet; to start again: {_again()}") from None
-        from ndpp.learning import checkpoint
+        from ndpp.learning import average, checkpoint
 
-        done = len(checkpoint.read(part).record["history"])  # a checkpoint may have been cut short
+        parts = part, *average.further_checkpoints(part)
+        done = sum(len(checkpoint.read(one).record["history"]) for one in parts)  # a checkpoint may have been cut short
         raise Interrupted(
             f"training up to epoch {done} is saved in {os.fspath(part)!r}\n"
             f"  to continue:           {_again('--resume')}\n"
             f"  to make a model of it: {_again('--resume', '--minutes', '0')}"
         ) from None
+
+
+def _forget(part: Path) -> None:
+    """Remove the state of training."""
+    from ndpp.learning.average import further_checkpoints
+
+    for one in (*further_checkpoints(part), part):
+        one.unlink(missing_ok=True)
 
 
 def _again(*more: str) -> str:

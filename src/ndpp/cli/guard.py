@@ -38,6 +38,7 @@ PAUSE = 0.1
 ALIASES = {
     "format": "from",
     "n_samples": "number",
+    "n_fits": "fits",
     "n_jobs": "jobs",
     "n_missions": "missions",
     "n_restarts": "restarts",

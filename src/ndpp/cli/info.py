@@ -23,6 +23,7 @@ from ndpp.cli.files import HeldInput, Source, check_table, fingerprint, load_pre
 from ndpp.cli.output import Report, emit
 from ndpp.laws.files import load_header
 from ndpp.laws.gate import Gain, some_of
+from ndpp.laws.pooled import PooledMixture
 
 BAR = 40
 """Length of the longest bar."""
@@ -91,7 +92,8 @@ def _model(path: Path, top: int, *, sizes: bool) -> Report:
     n_components = len(law.weights)
     quick = n_components == 1 or n_components * law.n_items * header.n_columns**2 <= QUICK
     found = answers.describe(own, n=top, sizes=sizes or quick)
-    shape: dict[str, Any] = {"components": n_components, "columns": header.n_columns}
+    fits = {"fits": len(law.laws)} if isinstance(law, PooledMixture) else {}
+    shape: dict[str, Any] = {**fits, "components": n_components, "columns": header.n_columns}
     if (kernel := law.as_kernel) is not None:
         occurring = {"items_that_can_occur": len(kernel.support), "precision": str(kernel.X.dtype)}
         shape = {"columns": header.n_columns, "rank": kernel.rank, **occurring}

@@ -20,7 +20,7 @@ from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels
 from ndpp.errors import InvalidInputError, NoConditionalKernelError, PrecisionError
 from ndpp.laws.catalogue import Catalogue
-from ndpp.laws.changes import Alike
+from ndpp.laws.changes import KEEP, Alike, with_items
 from ndpp.laws.frame import Frame, of_components
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
@@ -161,6 +161,21 @@ class Mixture(Law):
         """The laws that its file holds: the components."""
         laws: Sequence[Law] = self._plain_components
         return laws
+
+    @property
+    def members(self) -> Sequence[Law]:
+        """The laws that are averaged, as distributions of their own: the components, but for averages of mixtures."""
+        return self.components
+
+    @property
+    def shares(self) -> FloatArray:
+        """Their probabilities."""
+        return self.weights
+
+    def averaging(self, laws: Sequence[Law], shares: FloatArray) -> Self:
+        """Return the average of other versions of the same laws, of as many components each; names and context stay."""
+        made = type(self)(laws, shares)
+        return made.framed(self.frame.weighted(made.weights, nonempty=made.nonempty))
 
     # -- hooks of Law --------------------------------------------------------------------------------------------------------
 
@@ -322,8 +337,30 @@ class Mixture(Law):
     def _with_alike(self, alike: Sequence[Alike]) -> Mixture:
         return self._each(law._with_alike(alike) for law in self._made_of)
 
+    def _with_items(
+        self, alike: list[Alike], known: Any, features: Any, wanted: FloatArray, catalogue: Catalogue, keeps_sets: bool
+    ) -> Any:  # fmt: skip
+        """Return the distribution with new items; if mixtures are averaged, each of them has the new items as often."""
+        members = self.members
+        if all(len(law.weights) == 1 for law in members):
+            return with_items(self, alike, known, features, wanted, catalogue, keeps_sets)
+        names = (catalogue.labels or ())[self.n_items :]
+        like = {name: dict(zip(one.ids.tolist(), one.weights.tolist())) for name, one in zip(names, alike)}
+        found = [law.add_items(like, dict(zip(names, wanted.tolist())), keep=KEEP[not keeps_sets]) for law in members]
+        made = self.averaging(found, self.shares)
+        if not keeps_sets:
+            return made
+        # What sets without new items lose, as the empty one does.
+        kept = np.array(
+            [new.with_empty().log_prob([]) - old.with_empty().log_prob([]) for new, old in zip(found, members)]
+        )
+        free = made.with_empty()
+        shares = self.with_empty().shares * np.exp(kept.min() - kept)
+        free = free.averaging(free.members, shares / shares.sum())
+        return free.without_empty() if self.nonempty else free
+
     def _only_items(self, keep: IntArray) -> Mixture:
-        return self._each(law._only_items(keep) for law in self._made_of)
+        return self._each(law._reweighed(law._only_items(keep)) for law in self._made_of)
 
     def _each(self, components: Iterable[Law]) -> Mixture:
         """Return a mixture of these components instead."""

@@ -96,12 +96,22 @@ class PooledMixture(Mixture):
     @cached_property
     def nested(self) -> Mixture:
         """The same distribution as a mixture of laws."""
-        shares, laws = zip(*((share, law) for share, law in self._own if share))
+        shares, laws = zip(*self._own)
         made = Mixture(laws, np.array(shares) / sum(shares))
         made = made.without_empty() if self.nonempty else made
         key = "nested", self.nonempty, self.weights.tobytes()
         vars(made)["_remembered"] = self.memory.remember(key, lambda: Memory(self.memory.budget))
         return made
+
+    @property
+    def members(self) -> list[Law]:
+        """The laws with their own weights, as distributions of their own."""
+        return [law.without_empty() if self.nonempty else law for _, law in self._own]
+
+    @property
+    def shares(self) -> FloatArray:
+        """The probabilities of the laws."""
+        return np.asarray(np.add.reduceat(self.weights, self._starts[:-1]))
 
     @property
     def drawn_from(self) -> Law:

@@ -6,8 +6,10 @@ them has learned by chance counts less.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,9 +37,14 @@ def fit_each(
     settings: TrainingSettings,
     run: TrainingRun,
 ) -> Sequence[Member]:
-    """Fit models, each in its part of the time; return them, fewer after Ctrl-C."""
+    """Fit models, each in its part of the time; return them, fewer after Ctrl-C or where no time is left."""
+    if run.path is not None and run.saved is checkpoints.FRESH:
+        for path in further_checkpoints(run.path):  # of an earlier run
+            path.unlink()
     for k, member in enumerate(members):
         own = _part_of(run, k, len(members))
+        if k and own.saved is checkpoints.FRESH and run.clock.left() <= 0:
+            return members[:k]
         run.say(f"fit {k + 1} of {len(members)}")
         member._train(shape, training, held_out, settings, own)
         if member.ended_ == "interrupted":
@@ -57,14 +64,23 @@ def keep_average(model: BasketModel[Any, Any], members: Sequence[BasketModel[Any
     model.n_iter_, model.ended_, model.in_time_ = len(model.history_), members[-1].ended_, members[0].in_time_
 
 
+def further_checkpoints(path: str | os.PathLike[str]) -> list[Path]:
+    """Return the checkpoints of the fits after the first, whose own is at ``path``."""
+    return list(takewhile(Path.exists, (_checkpoint(path, k) for k in count(1))))
+
+
+def _checkpoint(path: str | os.PathLike[str], k: int) -> Path:
+    first = Path(path)
+    return first.with_name(f"{first.stem}.{k + 1}{first.suffix}")
+
+
 def _part_of(run: TrainingRun, k: int, n_fits: int) -> TrainingRun:
     """Return the run of fit k, with a part of the time; those after the first have a seed and a checkpoint of their own."""
     clock, path, saved = Deadline(run.clock.left() / (n_fits - k)), None, checkpoints.FRESH
     if k == 0:
         return replace(run, clock=clock)
     if run.path is not None:
-        first = Path(run.path)
-        path = first.with_name(f"{first.stem}.{k + 1}{first.suffix}")
+        path = _checkpoint(run.path, k)
         if run.saved is not checkpoints.FRESH and path.exists():
             saved = checkpoints.read(path)
     return replace(

@@ -7,7 +7,7 @@ What is minimised, from the law P₀ on, is
 N is a quarter of the number of orders that the law has seen, or less if old ones fade: a law knows less than its orders told, and people
 change. The divergence is −log P(S) on average over exact samples of P₀, pseudo-orders that weigh N together. On average their gradient at
 P₀ is zero; what it is for those that were drawn, penalties included, is subtracted from every gradient, so that only tonight's orders move
-the law.
+the law. An average of laws learns law by law, each from the same orders and from pseudo-orders of its own; their weights stay.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from ndpp.errors import InvalidInputError, RefusedUpdateError
 from ndpp.laws.files import load, load_metadata
 from ndpp.laws.gate import Gain
 from ndpp.laws.law import Law
+from ndpp.laws.pooled import PooledMixture
 from ndpp.learning.base import number, set_aside
 from ndpp.learning.context import check_values, relearn_context
 from ndpp.learning.trainer import Objective, P, Trainer, TrainingSettings
@@ -274,10 +275,8 @@ def update(
         _check_shop(start, parts[0], drawn, np.random.default_rng(random_state))
     trained = start
     if epochs:
-        both = _weighed(drawn, parts[0], old_weight)
-        dtype = torch.float32 if device != "cpu" or len(law.weights) > 1 else torch.float64
-        training = Training(both, parts[1], device, dtype, random_state)
-        trained = _trained(start, training, len(drawn), epochs, rate, progress)
+        source = _Source(parts, old_weight, random_state, device, progress)
+        trained = _continued(start, source, drawn, epochs, rate)
     relearned = None
     if trained.gate is not None and epochs:
         gate, relearned = relearn_context(trained, *parts)
@@ -349,6 +348,33 @@ def _weighed(drawn: Baskets, orders: Baskets, weight: float) -> Orders:
     both = Baskets.concat([Baskets(one.indptr, one.indices, one.n_items, orders.labels) for one in (drawn, orders)])
     own = np.ones(len(orders)) if orders.weights is None else orders.weights
     return Orders(both, weights=np.append(np.full(len(drawn), weight / len(drawn)), own))
+
+
+class _Source(NamedTuple):
+    """What a law learns from beside its pseudo-orders: tonight's orders and those that judge, and how old ones weigh."""
+
+    parts: tuple[Baskets, Baskets]
+    old_weight: float
+    seed: int
+    device: str
+    progress: bool | Callable[[str], None]
+
+
+def _continued(law: Law, source: _Source, drawn: Baskets, epochs: int, rate: float) -> Law:
+    """Return the law after some epochs; of an average, each law learns in turn, from pseudo-orders of its own, and keeps its weight."""
+    (orders, judges), old_weight, seed, device, progress = source
+    if isinstance(law, PooledMixture):
+        found = []
+        for k, member in enumerate(members := law.members, 1):
+            say_line(f"fit {k} of {len(members)}", progress)
+            own = _pseudo_orders(member, old_weight, seed, device, progress)
+            found.append(_continued(member, source, own, epochs, rate))
+        if not all(one.nonempty for one in found):
+            found = [one.with_empty() for one in found]
+        return law.averaging(found, law.shares)
+    dtype = torch.float32 if device != "cpu" or len(law.weights) > 1 else torch.float64
+    training = Training(_weighed(drawn, orders, old_weight), judges, device, dtype, seed)
+    return _trained(law, training, len(drawn), epochs, rate, progress)
 
 
 def _trained(

@@ -7,7 +7,7 @@ from a component of a mixture is prepared when it is first needed; those used la
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -78,7 +78,8 @@ class ComponentSamplers:
 
     def __getitem__(self, c: int) -> Sampler:
         asked = of_component(self.asked, c)
-        return asked.memory.remember(("sampler", *asked.key), lambda: prepare_free(self.laws[c], asked))
+        key = "sampler", self.laws[c].nonempty, self.laws[c].weights.tobytes(), *asked.key
+        return asked.memory.remember(key, lambda: prepare_free(self.laws[c], asked))
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +119,7 @@ def _mixture(law: Law, asked: Asked) -> Sampler:
         return ItemByItem.prepare(law, size=asked.size, given=asked.given, exclude=asked.exclude)
     ids, rest = asked.given, law
     if len(asked.exclude):
-        key = "without", law.nonempty, law.weights.tobytes(), np.sort(asked.exclude).tobytes()
+        key = "without", *_weights_of(law), np.sort(asked.exclude).tobytes()
         found = asked.memory.remember(key, lambda: WithoutItems.of(law, asked))
         rest, asked = found.law, asked._replace(exclude=ids[:0], memory=found.memory)
 
@@ -126,6 +127,11 @@ def _mixture(law: Law, asked: Asked) -> Sampler:
         rest.responsibilities(ids, size=asked.size)  # raises if there is no such set
         return np.asarray(rest._log_weights + rest._log_started(ids, asked.size))
 
-    log_weights = asked.memory.remember(("weights", rest.nonempty, rest.weights.tobytes(), *asked.key), weigh)
+    log_weights = asked.memory.remember(("weights", *_weights_of(rest), *asked.key), weigh)
     drawers = ComponentSamplers(rest._plain_components, asked)
     return with_engine(Proposer(law, ids[:0], log_weights, drawers), asked.device)
+
+
+def _weights_of(law: Law) -> tuple[Hashable, ...]:
+    """Return what tells laws of one memory apart: their weights, and those that components have for theirs."""
+    return law.nonempty, law.weights.tobytes(), *(part.weights.tobytes() for part in law._plain_components)
