@@ -256,7 +256,7 @@ def check_at_on_top(case: Case) -> None:
     """Context comes before the other conditions, and so only weighs what they leave of components."""
     if {"customer", "boost", "exclude", "candidates"} & set(case.said) and case.entry.truth.weights.all():
         before, after = case.but(*case.said), case
-        weighed = np.nan_to_num(after.truth.weights) * np.array([4.0, 1.0, 0.25])
+        weighed = np.nan_to_num(after.truth.weights) * np.resize([4.0, 1.0, 0.25], len(after.truth.weights))
         p = np.nan_to_num(weighed / weighed.sum() @ np.nan_to_num(after.truth.given_component))
         assert before.truth.p.any()
         close_logs(case.law.at(hour=8).log_probs(all_of(case)), p, "at hour 8")

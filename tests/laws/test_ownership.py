@@ -33,10 +33,10 @@ CONSTRUCTORS = {
     "tied",
 }
 PARTS = {
-    "by_item", "catalogue_ids", "coordinates", "drawn_from", "families_of", "form", "framed", "free_law", "known_rows", "laws", "log_rows", "marginal_form",
-    "masses", "memory", "nested", "q_blocks", "q_map", "q_rows", "q_times", "row_noise", "sampler", "scaled", "size_moments", "sums", "tilted",
-    "tilted_for",
-    "tilted_odds", "tilts", "touched", "touched_rows", "with_features", "within_rows", "without_background", "x_blocks",
+    "averaging", "by_item", "catalogue_ids", "coordinates", "drawn_from", "families_of", "form", "framed", "free_law", "known_rows",
+    "laws", "log_rows", "marginal_form", "masses", "members", "memory", "nested", "q_blocks", "q_map", "q_rows", "q_times",
+    "row_noise", "sampler", "scaled", "shares", "size_moments", "sums", "tilted", "tilted_for", "tilted_odds", "tilts", "touched",
+    "touched_rows", "with_features", "within_rows", "without_background", "x_blocks",
 }  # fmt: skip
 """What laws compute with, and not what they answer."""
 SINGLE_KERNELS = {"at", "component", "with_context", "weights_at"}

@@ -17,6 +17,7 @@ import numpy as np
 
 from ndpp._memory import Memory
 from ndpp._types import FloatArray, IntArray, cached_property
+from ndpp._validation import frozen
 from ndpp.baskets import Baskets
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.frame import of_components
@@ -70,7 +71,7 @@ class PooledMixture(Mixture):
         if all(part.names for part in parts):
             names = tuple(chain.from_iterable(part.names or () for part in parts))
         names = names if names and len(set(names)) == len(names) else None
-        self.frame = whole.frame._replace(weights=own, names=names)
+        self.frame = whole.frame._replace(weights=frozen(own), names=names)
         if mixture.nonempty:
             self.frame = self.without_empty().frame
 

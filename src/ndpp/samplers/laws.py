@@ -20,7 +20,7 @@ from ndpp.laws.limits import Limit
 from ndpp.laws.precision import check_given
 from ndpp.samplers.base import Sampler, cuda_device, stream, stream_key
 from ndpp.samplers.kernels import prepare_free
-from ndpp.samplers.limits import prepare_limited
+from ndpp.samplers.limits import is_of_ties, prepare_limited
 from ndpp.samplers.proposer import Asked
 
 MOST_DRAWN = 50
@@ -43,6 +43,10 @@ def prepare(
     budget = check_count(memory, "memory")
     kept = law.memory.within(budget) if found is None else Memory(budget)  # what a GPU draws with is not kept
     asked = Asked(size, ids, excluded, kept, None if found is None else str(found))
+    if limits is None and size is not None and is_of_ties(law):
+        return prepare_limited(
+            law, [], asked
+        )  # exact weights of a size in all components take longer than proposals by bounds
     if limits is None:
         made = prepare_free(law, asked)
         is_rare = law.nonempty and size is None and not len(ids) and _is_mostly_empty(law, made, excluded)

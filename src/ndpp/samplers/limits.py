@@ -60,7 +60,7 @@ def prepare_limited(law: Law, limits: Sequence[Limit], asked: Asked) -> Sampler:
         Limits.of(limits, law).check(~np.isin(np.arange(law.n_items), asked.exclude), law.n_items)
     if law._as_ties is not None:
         made = _ties(law, limits, asked)
-    elif any(len(part.weights) > 1 for part in law._plain_components):
+    elif is_of_mixtures(law):
         made = _laws(law, limits, asked)
     else:
         made = _kernels(law, limits, asked)
@@ -72,6 +72,16 @@ def prepare_limited(law: Law, limits: Sequence[Limit], asked: Asked) -> Sampler:
             f"sets that keep these limits have probability zero: {'; '.join(texts)}", limits=texts
         )
     return with_engine(replace(made, asked=asked), asked.device)
+
+
+def is_of_mixtures(law: Law) -> bool:
+    """Return whether some components of a law are mixtures themselves."""
+    return law._as_ties is None and any(len(part.weights) > 1 for part in law._plain_components)
+
+
+def is_of_ties(law: Law) -> bool:
+    """Return whether all components of a law are mixtures with shared ties, or mixtures of these."""
+    return is_of_mixtures(law) and all(part._as_ties is not None or is_of_ties(part) for part in law._plain_components)
 
 
 def _ties(law: Law, limits: Sequence[Limit], asked: Asked) -> Proposer:
