@@ -18,6 +18,7 @@ from ndpp.customers import Habits
 from ndpp.customers.cases import Cases
 from ndpp.customers.fitting import Trial
 from ndpp.customers.others import LEAST, Others
+from ndpp.customers.people import Missions
 from ndpp.customers.pulls import Learner
 from ndpp.customers.store import Trips
 from ndpp.errors import ModelFileError
@@ -119,8 +120,8 @@ def groups(seed: int = 0, n_items: int = 40, n_customers: int = 300) -> Orders:
 def test_the_closed_form_is_penalised_least_squares() -> None:
     law, (_, trips) = independent(np.linspace(0.02, 0.15, 40)), Trips.of(groups())
     cases, recency, penalty = Cases.of(trips, np.arange(300)), 0.3, 30.0
-    learner = Learner(Trial(cases, law), HABITS, recency)
-    found = learner.learned(HABITS, penalty)
+    learner = Learner(Trial(cases, Missions(law, trips)), HABITS)
+    found = learner.learned(HABITS, recency, penalty)
     counts = cases.counts(HABITS).toarray()
     unit = counts / np.linalg.norm(counts, axis=1, keepdims=True)
     p = np.tile(law.inclusion_probabilities(), (len(counts), 1))
@@ -168,9 +169,9 @@ def test_own_missions_and_others_go_together() -> None:
         np.vstack([np.full(40, 0.05), np.linspace(0.01, 0.3, 40)]), np.full((40, 1), 1e-9), [[1.0]], [0.5, 0.5]
     )
     habits, (_, trips) = HABITS._replace(mission_prior=2.0), Trips.of(groups())
-    trial = Trial(Cases.of(trips, np.arange(300)), law)
+    trial = Trial(Cases.of(trips, np.arange(300)), Missions(law, trips))
     trial.learn([habits])
-    others = Learner(trial, habits, 0.3).learned(habits, 30.0)
+    others = Learner(trial, habits).learned(habits, 0.3, 30.0)
     missions, within = trial.mixed(habits)
     assert missions.shape == (900, 2)
     found = trial.moved(habits, others)
