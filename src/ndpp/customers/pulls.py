@@ -73,11 +73,13 @@ class Learner:
 
     @cached_property
     def items(self) -> FloatArray:
-        """V, orthonormal."""
-        n_cases, n_items = self.counts.shape
+        """V, orthonormal, from products in single precision."""
+        counts = self.counts.astype(np.float32)
+        n_cases, n_items = counts.shape
         found = np.random.default_rng(0).normal(size=(n_items, min(N_FACTORS, n_items, n_cases)))
         for _ in range(N_ROUNDS):
-            found = np.linalg.qr(self.counts.T @ (self.counts @ found))[0]
+            product = counts.T @ (counts @ found.astype(np.float32))
+            found = np.linalg.qr(product.astype(np.float64))[0]
         return found
 
     @cached_property
