@@ -18,6 +18,7 @@ from ndpp.customers import Habits
 from ndpp.customers.cases import Cases
 from ndpp.customers.fitting import Trial
 from ndpp.customers.others import LEAST, Others
+from ndpp.customers.people import Missions
 from ndpp.customers.pulls import Learner
 from ndpp.customers.store import Trips
 from ndpp.errors import ModelFileError
@@ -119,8 +120,8 @@ def groups(seed: int = 0, n_items: int = 40, n_customers: int = 300) -> Orders:
 def test_the_closed_form_is_penalised_least_squares() -> None:
     law, (_, trips) = independent(np.linspace(0.02, 0.15, 40)), Trips.of(groups())
     cases, recency, penalty = Cases.of(trips, np.arange(300)), 0.3, 30.0
-    learner = Learner(Trial(cases, law), HABITS, recency)
-    found = learner.learned(HABITS, penalty)
+    learner = Learner(Trial(cases, Missions(law, trips)), HABITS)
+    found = learner.learned(HABITS, recency, penalty)
     counts = cases.counts(HABITS).toarray()
     unit = counts / np.linalg.norm(counts, axis=1, keepdims=True)
     p = np.tile(law.inclusion_probabilities(), (len(counts), 1))
@@ -149,6 +150,36 @@ def test_the_closed_form_is_penalised_least_squares() -> None:
     np.testing.assert_allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-10)
 
 
+def test_lists_are_those_of_all_items_ranked() -> None:
+    (_, trips), rng = Trips.of(groups()), np.random.default_rng(2)
+    cases = Cases.of(trips, np.arange(0, 300, 3))
+    p = rng.choice([0.0, 0.05, 0.1, 0.2], (len(cases.target), 40))  # with ties
+    chances = cases.chances(lambda part: p[part])
+    raised, bought = p.copy(), cases.last.baskets.to_csr().toarray() > 0
+    raised[cases.owners, cases.items] = HABITS.raised(p[cases.owners, cases.items], cases.shares(HABITS))
+    logs = np.log(np.clip(np.where(bought, raised, 1 - raised), 1e-12, 1.0)).sum(axis=1)
+    np.testing.assert_allclose(cases.log_likelihood(HABITS, chances), logs, rtol=1e-9)
+    expected = np.array([bought[i, np.argsort(-row, kind="stable")[:10]].sum() for i, row in enumerate(raised)]) / 3
+    never = cases.log_likelihood(HABITS._replace(strength=0.0), chances)
+    assert not np.allclose(never, logs)
+    unique = [len(set(row[np.argsort(-row)[9:11]])) == 2 for row in raised]  # of equal chances, any may be listed
+    np.testing.assert_array_equal(cases.listed(HABITS, chances)[0][unique], expected[unique])
+    assert np.mean(unique) > 0
+
+
+def test_missions_are_the_same_kept_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    law = Mixture.tied(
+        np.vstack([np.full(40, 0.05), np.linspace(0.01, 0.3, 40)]), np.full((40, 1), 1e-9), [[1.0]], [0.5, 0.5]
+    )
+    _, trips = Trips.of(groups(n_customers=10))
+    missions, orders = Missions(law, trips), np.array([[7, 3, 5], [3, 9, 7]])
+    kept = [missions.of(some) for some in orders]
+    monkeypatch.setattr("ndpp.customers.people.MAX_KEPT", 0)
+    for some, found in zip(orders, kept):
+        np.testing.assert_allclose(found, missions.of(some), rtol=1e-6)
+    assert np.ptp(np.concatenate(kept)) > 0.01
+
+
 def test_others_are_learned_from_where_that_gains() -> None:
     orders, law = groups(), independent(np.full(40, 0.075))
     customers = Customers.fit(law, orders)
@@ -168,9 +199,9 @@ def test_own_missions_and_others_go_together() -> None:
         np.vstack([np.full(40, 0.05), np.linspace(0.01, 0.3, 40)]), np.full((40, 1), 1e-9), [[1.0]], [0.5, 0.5]
     )
     habits, (_, trips) = HABITS._replace(mission_prior=2.0), Trips.of(groups())
-    trial = Trial(Cases.of(trips, np.arange(300)), law)
+    trial = Trial(Cases.of(trips, np.arange(300)), Missions(law, trips))
     trial.learn([habits])
-    others = Learner(trial, habits, 0.3).learned(habits, 30.0)
+    others = Learner(trial, habits).learned(habits, 0.3, 30.0)
     missions, within = trial.mixed(habits)
     assert missions.shape == (900, 2)
     found = trial.moved(habits, others)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from ndpp._types import BoolArray, FloatArray, IntArray, cached_property
-from ndpp.baskets import Baskets
+from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, cached_property
 from ndpp.customers.others import MAX_CHANCE
 from ndpp.customers.people import Habits, ranked
 from ndpp.customers.store import BLOCK, WEEK, Trips
@@ -42,10 +41,11 @@ class Cases:
     """The last baskets of some customers, each with those before it: case i is basket ``target[i]`` of ``trips``.
 
     Each basket before one has a ``case``, a place in ``trips`` and two ages, in baskets and in weeks, at the time of the target; each
-    line a basket before and a pair of a case and an item, ``owners`` and ``items``.
+    line a basket before and a pair of a case and an item, ``owners`` and ``items``. ``orders`` are the places of ``trips`` among all.
     """
 
     trips: Trips
+    orders: IntArray
     target: IntArray
     case: IntArray
     place: IntArray
@@ -55,13 +55,15 @@ class Cases:
     pairs: IntArray
     owners: IntArray
     items: IntArray
+    _decayed: dict[tuple[float, bool, float], tuple[FloatArray, FloatArray]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, trips: Trips, chosen: IntArray, n_targets: int = N_TARGETS) -> Cases:
         """Return the cases of the chosen customers, ascending, all of whom have two baskets or more."""
         number = np.full(int(trips.who.max()) + 1, -1)
         number[chosen] = np.arange(len(chosen))
-        trips = trips.take(np.flatnonzero(number[trips.who] >= 0))
+        orders = np.flatnonzero(number[trips.who] >= 0)
+        trips = trips.take(orders)
         trips = trips._replace(who=number[trips.who])
         n_of = np.bincount(trips.who)
         first, n_items = np.cumsum(n_of) - n_of, trips.baskets.n_items
@@ -76,7 +78,7 @@ class Cases:
         before = trips.baskets[place]
         lines = np.repeat(np.arange(len(case)), before.sizes)
         found, pairs = np.unique(case[lines] * n_items + before.indices, return_inverse=True)
-        return cls(trips, target, case, place, ages, weeks, lines, pairs, found // n_items, found % n_items)
+        return cls(trips, orders, target, case, place, ages, weeks, lines, pairs, found // n_items, found % n_items)
 
     @cached_property
     def last(self) -> Trips:
@@ -107,21 +109,34 @@ class Cases:
         counted = self.trips.weights * habits.counted(self.trips.baskets.sizes)
         return np.asarray(habits.decay**ages * counted[self.place], np.float64)
 
+    def decayed(self, habits: Habits) -> tuple[FloatArray, FloatArray]:
+        """Return the decayed counts of each pair, and Σ_t u_t of each case; those of the last clock and evenness are kept."""
+        key = habits.decay, habits.by_time, habits.evenness
+        if key not in self._decayed:
+            weights = self.weights(habits)
+            counts = np.bincount(self.pairs, weights[self.lines], len(self.owners))
+            mass = np.bincount(self.case, weights, len(self.target))
+            self._decayed.clear()
+            self._decayed[key] = np.asarray(counts, np.float64), np.asarray(mass, np.float64)
+        return self._decayed[key]
+
     def mass(self, habits: Habits) -> FloatArray:
         """Return Σ_t u_t of each case."""
-        return np.asarray(np.bincount(self.case, self.weights(habits), len(self.target)), np.float64)
+        return self.decayed(habits)[1]
 
     def shares(self, habits: Habits) -> FloatArray:
         """Return α h of each pair."""
-        counts = np.bincount(self.pairs, self.weights(habits)[self.lines], len(self.owners))
-        return habits.shares(np.asarray(counts, np.float64), self.mass(habits)[self.owners])
+        counts, mass = self.decayed(habits)
+        return habits.shares(counts, mass[self.owners])
 
     def counts(self, habits: Habits) -> Any:
         """Return the decayed counts of items before each target, (cases, n_items), sparse."""
-        counts = np.bincount(self.pairs, self.weights(habits)[self.lines], len(self.owners))
-        return sparse.csr_array(
-            (counts, (self.owners, self.items)), shape=(len(self.target), self.last.baskets.n_items)
-        )
+        return self.matrix(self.decayed(habits)[0])
+
+    def matrix(self, values: FloatArray) -> Any:
+        """Return values of pairs as a sparse matrix, (cases, n_items)."""
+        ends = np.searchsorted(self.owners, np.arange(len(self.target) + 1))
+        return sparse.csr_array((values, self.items, ends), shape=(len(self.target), self.last.baskets.n_items))
 
     def log_likelihood(self, habits: Habits, chances: Chances) -> FloatArray:
         """Return the log-likelihood of each target."""
@@ -133,6 +148,7 @@ class Cases:
         """Return what chances of all items, (cases, n_items) of some cases, say in each case."""
         n, n_items = len(self.target), self.last.baskets.n_items
         listed = min(N_LISTED, n_items)
+        new = np.setdiff1d(self.wanted, self.owners * n_items + self.items, assume_unique=True)
         found = Chances(np.empty(len(self.owners)), np.empty((n, listed), np.int64), np.empty((n, listed)), np.empty(n))
         for start in range(0, n, step := max(1, MAX_CHANCES // n_items)):
             part = slice(start, min(n, start + step))
@@ -140,9 +156,12 @@ class Cases:
             low, high = np.searchsorted(self.owners, [part.start, part.stop])
             at = self.owners[low:high] - start, self.items[low:high]
             found.own[low:high] = p[at]
-            y = np.asarray(self.last.baskets[part].to_csr().toarray(), bool)
-            p[at], y[at] = 0.0, False
-            found.rest[part] = np.where(y, np.log(np.maximum(p, 1e-12)), np.log1p(-p)).sum(axis=1)
+            p[at] = 0.0
+            found.rest[part] = np.log(1 - p).sum(axis=1)
+            low, high = np.searchsorted(new, [part.start * n_items, part.stop * n_items])
+            case, item = np.divmod(new[low:high], n_items)
+            q = p[case - start, item]
+            np.add.at(found.rest, case, np.log(np.maximum(q, 1e-12)) - np.log(1 - q))
             best = np.argpartition(-p, listed - 1, axis=1)[:, :listed]
             found.others[part], found.their[part] = best, np.take_along_axis(p, best, axis=1)
         return found
@@ -151,22 +170,25 @@ class Cases:
         """Return recall@10 and NDCG@10 of each target, for the items with the largest p′."""
         n, sizes = len(self.target), self.last.baskets.sizes
         mine = habits.raised(chances.own, self.shares(habits))
-        cases, column = np.nonzero(chances.their > 0)
-        owner = np.append(self.owners, cases)
-        item = np.append(self.items, chances.others[cases, column])
-        order, rank = ranked(owner, np.append(mine, chances.their[cases, column]), n, item)
+        their = chances.their
+        least = their.min(axis=1) if their.shape[1] == N_LISTED else np.zeros(n)
+        can = mine >= least[self.owners]  # N_LISTED others are ahead of the rest
+        cases, column = np.nonzero(their > 0)
+        owner = np.append(self.owners[can], cases)
+        item = np.append(self.items[can], chances.others[cases, column])
+        order, rank = ranked(owner, np.append(mine[can], their[cases, column]), n, item)
         best, rank = order[rank < N_LISTED], rank[rank < N_LISTED]
         hits = np.isin(owner[best] * self.last.baskets.n_items + item[best], self.wanted)
         recall, gains = (np.bincount(owner[best], hits * value, n) for value in (1.0, GAINS[rank]))
         return recall / sizes, gains / np.cumsum(GAINS)[np.minimum(sizes, N_LISTED) - 1]
 
-    def own_missions(self, ways: Sequence[Habits], posterior: Callable[[Baskets], FloatArray]) -> list[FloatArray]:
+    def own_missions(self, ways: Sequence[Habits], posterior: Callable[[IntArray], AnyArray]) -> list[FloatArray]:
         """Return Σ_t u_t P(component | basket t) of each case, for each of some habits."""
         shape = len(self.target), len(self.trips.who)
         matrices = [sparse.csc_array((self.weights(way), (self.case, self.place)), shape=shape) for way in ways]
         sums: list[FloatArray] = [np.zeros(1)] * len(ways)
         for start in range(0, shape[1], 4 * BLOCK):
             part = slice(start, start + 4 * BLOCK)
-            rows = posterior(self.trips.baskets[part])
+            rows = posterior(self.orders[part])
             sums = [total + matrix[:, part] @ rows for total, matrix in zip(sums, matrices)]
         return sums

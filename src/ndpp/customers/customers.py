@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import pairwise
 from typing import Any, TypeAlias, TypedDict, Unpack
 
@@ -22,7 +21,7 @@ from ndpp.customers import store as stores
 from ndpp.customers.cases import MAX_CHANCES
 from ndpp.customers.fitting import MIN_CUSTOMERS, fit_habits, halves
 from ndpp.customers.others import Others
-from ndpp.customers.people import Customer, Habits, People, Time, at_time, best_sparse, posterior, read_time
+from ndpp.customers.people import Customer, Habits, Missions, People, Time, at_time, best_sparse, read_time
 from ndpp.customers.pulls import fit_others
 from ndpp.customers.store import NEVER, WEEK, CustomerCounts, IdArray, Layers, Trips, encoded
 from ndpp.errors import DataWarning, InvalidInputError, UncheckedModelWarning
@@ -121,16 +120,18 @@ class Customers:
         ids, trips = Trips.of(found)
         trips = _new(CustomerCounts.blank(ids), trips)
         n_again = int(np.sum(np.bincount(trips.who) > 1))
-        habits, report, others = USUAL, dict[str, Any](fitted=False), None
+        missions, habits, report, others = Missions(made.plain, trips), USUAL, dict[str, Any](fitted=False), None
         if n_again < MIN_CUSTOMERS:
             text = f"{n_again} customers came again, too few to fit habits (at least {MIN_CUSTOMERS}); the usual ones are taken"
             warnings.warn(text, DataWarning, stacklevel=2)
         else:
             parts = halves(trips, validation_fraction, np.random.default_rng(random_state))
-            habits, report = fit_habits(made.plain, trips, *parts)
-            habits, others, more = fit_others(made.plain, trips, parts[1], habits)
+            habits, report = fit_habits(missions, *parts)
+            habits, others, more = fit_others(missions, parts[1], habits)
             report |= more
-        return replace(made, habits=habits, report=report, others=others)._with(CustomerCounts.blank(ids), trips)
+        return replace(made, habits=habits, report=report, others=others)._with(
+            CustomerCounts.blank(ids), trips, missions
+        )
 
     # -- one customer --------------------------------------------------------------------------------------------------------
 
@@ -407,20 +408,20 @@ class Customers:
             warnings.warn("no order has both a customer and an item that the law knows", DataWarning, stacklevel=3)
         return kept
 
-    def _with(self, state: CustomerCounts, trips: Trips) -> Customers:
-        """Return the customers after orders of some of them, ``state`` as they are now."""
+    def _with(self, state: CustomerCounts, trips: Trips, missions: Missions | None = None) -> Customers:
+        """Return the customers after orders of some of them, ``state`` as they are now; missions may be known."""
         if not len(trips.who):
             return self
         touched, who = np.unique(trips.who, return_inverse=True)
-        store = self._added(state.rows(touched), trips._replace(who=who))
+        store = self._added(state.rows(touched), trips._replace(who=who), missions)
         layers = self.layers.with_changed(store) if len(self.layers.base.ids) else replace(NOBODY, base=store)
         return replace(self, layers=layers, clock=max(self.clock, int(trips.seconds().max())))
 
-    def _added(self, state: CustomerCounts, trips: Trips) -> CustomerCounts:
+    def _added(self, state: CustomerCounts, trips: Trips, missions: Missions | None = None) -> CustomerCounts:
         habits = self.habits
-        missions = partial(posterior, self.plain) if habits.mission_prior else None
+        posterior = (missions or Missions(self.plain, trips)).of if habits.mission_prior else None
         counted = trips.weights * habits.counted(trips.baskets.sizes)
-        return stores.added(state, trips, habits.decay, habits.by_time, counted, missions)
+        return stores.added(state, trips, habits.decay, habits.by_time, counted, posterior)
 
     def _state(self, ids: IdArray) -> CustomerCounts:
         """Return what is known of customers, in memory; nothing of unknown ones. Items that the law does not know are left out."""

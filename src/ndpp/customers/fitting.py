@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ import numpy as np
 from ndpp._types import FloatArray, IntArray
 from ndpp.customers.cases import Cases, Chances
 from ndpp.customers.others import Others
-from ndpp.customers.people import Habits, posterior
+from ndpp.customers.people import Habits, Missions
 from ndpp.customers.store import Trips
 from ndpp.laws.law import Law
 
@@ -48,10 +47,10 @@ def halves(trips: Trips, fraction: float, rng: np.random.Generator) -> tuple[Int
     return first, second
 
 
-def fit_habits(law: Law, trips: Trips, *parts: IntArray) -> tuple[Habits, dict[str, Any]]:
+def fit_habits(missions: Missions, *parts: IntArray) -> tuple[Habits, dict[str, Any]]:
     """Return habits that suit the customers of the first part, and a report on what those of the second gain."""
-    trials = [Trial(Cases.of(trips, part), law) for part in parts]
-    habits = _most_likely(trials, trips.times is not None)
+    trials = [Trial(Cases.of(missions.trips, part), missions) for part in parts]
+    habits = _most_likely(trials, missions.trips.times is not None)
     if habits.mission_prior is not None:
         unit = habits.mission_prior / MISSION_PRIORS[0]
         habits = best_of(trials, [habits._replace(mission_prior=prior * unit) for prior in MISSION_PRIORS])
@@ -113,16 +112,22 @@ def likeliest(trial: Trial, by_time: bool) -> Habits:
 
 @dataclass(frozen=True)
 class Trial:
-    """Cases, and a law by which habits are tried on them. ``sums`` are :meth:`Cases.own_missions` of habits by their clock and evenness."""
+    """Cases, and missions by which habits are tried on them. ``sums`` are :meth:`Cases.own_missions` of habits by clock and evenness."""
 
     cases: Cases
-    law: Law
+    missions: Missions
     sums: dict[tuple[bool, float], FloatArray] = field(default_factory=dict)
     found: dict[tuple[bool, float, float | None], Chances] = field(default_factory=dict)
+    scored: dict[Habits, tuple[FloatArray, FloatArray, FloatArray]] = field(default_factory=dict)
+
+    @property
+    def law(self) -> Law:
+        """The law of the missions."""
+        return self.missions.law
 
     def learn(self, ways: Sequence[Habits]) -> None:
         """Look up the missions of all baskets once, for these habits, if there are any."""
-        found = self.cases.own_missions(ways, partial(posterior, self.law)) if ways else []
+        found = self.cases.own_missions(ways, self.missions.of) if ways else []
         self.sums.update({(way.by_time, way.evenness): each for way, each in zip(ways, found)})
 
     def mixed(self, habits: Habits) -> tuple[FloatArray, FloatArray]:
@@ -157,8 +162,14 @@ class Trial:
 
     def scores(self, habits: Habits, others: Others | None = None) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return recall@10 + NDCG@10, the log-likelihood, and recall@10, means over the cases of each customer."""
-        cases, chances = self.cases, self.chances(habits) if others is None else self.moved(habits, others)
-        habits = habits if others is None else NO_HABITS
+        if others is not None:
+            return self._scores(NO_HABITS, self.moved(habits, others))
+        if habits not in self.scored:
+            self.scored[habits] = self._scores(habits, self.chances(habits))
+        return self.scored[habits]
+
+    def _scores(self, habits: Habits, chances: Chances) -> tuple[FloatArray, FloatArray, FloatArray]:
+        cases = self.cases
         recall, ndcg = cases.listed(habits, chances)
         likely = cases.log_likelihood(habits, chances)
         return cases.by_customer(recall + ndcg), cases.by_customer(likely), cases.by_customer(recall)

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from scipy import sparse
 
-from ndpp._types import FloatArray, IntArray, cached_property
+from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, cached_property
 from ndpp.baskets import Baskets
 from ndpp.baskets.times import CALENDAR, moment
 from ndpp.customers.others import MAX_CHANCE, Others
-from ndpp.customers.store import NEVER, WEEK, CustomerCounts
+from ndpp.customers.store import NEVER, WEEK, CustomerCounts, Trips
 from ndpp.errors import InvalidInputError
 from ndpp.inference.ranking import ZERO_CHANCE, Rule, rounded
 from ndpp.inference.recommendation import Recommendation
@@ -31,6 +31,8 @@ from ndpp.linalg.tilts import TINY, solve_each
 
 MAX_FACTOR = 1e9
 """Largest factor."""
+MAX_KEPT = 2**28
+"""Posteriors that are kept while customers are fitted (1 GB)."""
 Time: TypeAlias = str | date | np.datetime64
 
 
@@ -230,6 +232,30 @@ def posterior(law: Law, baskets: Baskets) -> FloatArray:
     logs = prior + law.component_log_probs(baskets)
     logs[np.isneginf(logs).all(axis=1)] = prior  # rounding, or a law of another catalogue
     return shares(logs)
+
+
+@dataclass(frozen=True, eq=False)
+class Missions:
+    """P(component | basket) of some orders, each looked up once unless there are too many of them."""
+
+    law: Law
+    trips: Trips
+
+    @cached_property
+    def table(self) -> tuple[BoolArray, AnyArray]:
+        """Which orders have been looked up, and what was found, in single precision; memory is taken where it is written."""
+        n = len(self.trips.who)
+        return np.zeros(n, bool), np.empty((n, len(self.law.weights)), np.float32)
+
+    def of(self, orders: IntArray) -> AnyArray:
+        """Return the posteriors of orders by their places in ``trips``, a row each."""
+        baskets = self.trips.baskets
+        if len(self.trips.who) * len(self.law.weights) > MAX_KEPT:
+            return posterior(self.law, baskets[orders])
+        known, rows = self.table
+        if len(new := orders[~known[orders]]):
+            rows[new], known[new] = posterior(self.law, baskets[new]), True
+        return rows[orders]
 
 
 # -- the best items of many customers, from their own items and the best of all, without a table of all items ----------------------

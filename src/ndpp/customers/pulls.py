@@ -9,8 +9,8 @@ customer count 1, ρ, ρ², …: where tastes change, later ones say more.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -19,9 +19,7 @@ from ndpp._types import FloatArray, IntArray, cached_property
 from ndpp.customers.cases import N_TARGETS, Cases
 from ndpp.customers.fitting import NO_HABITS, Trial, error_of
 from ndpp.customers.others import Others
-from ndpp.customers.people import Habits
-from ndpp.customers.store import Trips
-from ndpp.laws.law import Law
+from ndpp.customers.people import Habits, Missions
 
 N_FACTORS = 256
 """Most numbers of a customer's vector."""
@@ -42,20 +40,30 @@ Way: TypeAlias = tuple[Habits, float, float]
 """Habits, ρ and λ."""
 
 
+class Sums(NamedTuple):
+    """What cases say that count by ρ: Z̃ᵀ(y − p′) in the eigenvectors, the eigenvalues, V Q, z̄ Q, p̄ and the mean of y − p′."""
+
+    targets: FloatArray
+    values: FloatArray
+    items: FloatArray
+    mean: FloatArray
+    chances: FloatArray
+    rest: FloatArray
+
+
 @dataclass(frozen=True, eq=False)
 class Learner:
     """Learns from cases, from the chances that a law says and habits raise. Decay and evenness are those of ``habits``."""
 
     trial: Trial
     habits: Habits
-    recency: float
+    known: dict[tuple[Habits, float], Sums] = field(default_factory=dict)
 
-    @cached_property
-    def weights(self) -> FloatArray:
-        """How much each case counts."""
+    def weights(self, recency: float) -> FloatArray:
+        """Return how much each case counts."""
         last = self.trial.cases.last
         later = np.cumsum(np.bincount(last.who))[last.who] - 1 - np.arange(len(last.who))
-        return np.asarray(last.weights * self.recency**later)
+        return np.asarray(last.weights * recency**later)
 
     @cached_property
     def counts(self) -> Any:
@@ -65,59 +73,61 @@ class Learner:
 
     @cached_property
     def items(self) -> FloatArray:
-        """V, orthonormal."""
-        n_cases, n_items = self.counts.shape
+        """V, orthonormal, from products in single precision."""
+        counts = self.counts.astype(np.float32)
+        n_cases, n_items = counts.shape
         found = np.random.default_rng(0).normal(size=(n_items, min(N_FACTORS, n_items, n_cases)))
         for _ in range(N_ROUNDS):
-            found = np.linalg.qr(self.counts.T @ (self.counts @ found))[0]
+            product = counts.T @ (counts @ found.astype(np.float32))
+            found = np.linalg.qr(product.astype(np.float64))[0]
         return found
 
     @cached_property
-    def vectors(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """V Q, the mean vector, Z̃ times weights, and the eigenvalues of Z̃ᵀZ̃, in its eigenvectors Q."""
-        weights, vectors = self.weights, self.counts @ self.items
-        mean = np.average(vectors, axis=0, weights=weights)
-        centred = vectors - mean
-        values, Q = np.linalg.eigh(centred.T @ (weights[:, None] * centred))
-        return self.items @ Q, mean @ Q, (weights[:, None] * centred) @ Q, values
+    def vectors(self) -> FloatArray:
+        """The vector of each case."""
+        return np.asarray(self.counts @ self.items)
 
-    def learned(self, habits: Habits, penalty: float) -> Others:
-        """Return what others add to the chances from habits."""
-        cases, own = self.trial.cases, self.trial.chances(habits).own
-        raised = habits.raised(own, cases.shares(habits)) - own
-        by_habit = sparse.csr_array((raised, (cases.owners, cases.items)), shape=self.counts.shape)
-        rest, share = cases.last.baskets.to_csr() - by_habit, self.weights / self.weights.sum()
+    def sums(self, habits: Habits, recency: float) -> Sums:
+        """Return what is learned from, for any penalty."""
+        cases, own, weights = self.trial.cases, self.trial.chances(habits).own, self.weights(recency)
+        by_habit = cases.matrix(habits.raised(own, cases.shares(habits)) - own)
+        rest, share = cases.last.baskets.to_csr() - by_habit, weights / weights.sum()
         missions, within = self.trial.mixed(habits)
-        items, mean, centred, values = self.vectors
         usual = (share @ missions) @ within
-        chances = share @ by_habit + usual
+        mean = share @ self.vectors
+        centred = self.vectors - mean
+        weighted = weights[:, None] * centred
+        values, Q = np.linalg.eigh(centred.T @ weighted)
+        targets = Q.T @ (weighted.T @ rest - (weighted.T @ missions) @ within)
+        return Sums(targets, values, self.items @ Q, mean @ Q, share @ by_habit + usual, share @ rest - usual)
+
+    def learned(self, habits: Habits, recency: float, penalty: float) -> Others:
+        """Return what others add to the chances from habits."""
+        if (habits, recency) not in self.known:
+            self.known[habits, recency] = self.sums(habits, recency)
+        targets, values, items, mean, chances, rest = self.known[habits, recency]
         scale = penalty * (chances @ chances) / chances.sum()
-        targets = centred.T @ rest - (centred.T @ missions) @ within
         pulls = targets / (np.maximum(values, 0.0)[:, None] + scale / np.maximum(chances, 1e-12))
-        shift = share @ rest - usual - mean @ pulls
+        shift = rest - mean @ pulls
         return Others(items.astype(np.float32), pulls.astype(np.float32), shift.astype(np.float32))
 
 
-def fit_others(
-    law: Law, trips: Trips, judges: IntArray, habits: Habits
-) -> tuple[Habits, Others | None, dict[str, Any]]:
+def fit_others(missions: Missions, judges: IntArray, habits: Habits) -> tuple[Habits, Others | None, dict[str, Any]]:
     """Return habits and what customers learn from each other, None if that does not gain; and a report.
 
     ρ, λ, κ and α are chosen, and what is gained is judged, on the last baskets of customers who are not learned from: more than two
     standard errors of recall@10 + NDCG@10, and no loss of likelihood. Then all customers are learned from.
     """
-    again = np.flatnonzero(np.bincount(trips.who) > 1)
-    trial, before = (
-        _trial(law, trips, judges, habits, N_TARGETS if len(judges) < FEW else 1),
-        _trial(law, trips, _some(np.setdiff1d(again, judges)), habits),
-    )
-    plain, learners = trial.scores(habits), {each: Learner(before, habits, each) for each in RECENCIES}
+    again = np.flatnonzero(np.bincount(missions.trips.who) > 1)
+    trial = _trial(missions, judges, habits, N_TARGETS if len(judges) < FEW else 1)
+    learner = Learner(_trial(missions, _some(np.setdiff1d(again, judges)), habits), habits)
+    plain = trial.scores(habits)
     tried: dict[Way, Sequence[FloatArray]] = {}
 
     def best(ways: Sequence[Way]) -> Way | None:
         """Try some more ways, and return the best of all so far that do not lower the likelihood."""
         for way in ways:
-            found = trial.scores(way[0], learners[way[1]].learned(way[0], way[2]))
+            found = trial.scores(way[0], learner.learned(*way))
             tried[way] = [new - old for new, old in zip(found, plain)]
         able = [way for way, (_, likely, _) in tried.items() if likely.mean() > -error_of(likely)]
         return max(able, key=lambda way: float(tried[way][0].mean()), default=None)
@@ -139,13 +149,13 @@ def fit_others(
         "way": list(way[1:]),
     }
     recalls = [float((plain[2] + recall).mean()), float(trial.scores(NO_HABITS)[2].mean())]
-    whole = Learner(_trial(law, trips, _some(again), habits), habits, way[1])
-    return way[0], whole.learned(way[0], way[2]), {"others": found, "recall@10": recalls}
+    whole = Learner(_trial(missions, _some(again), habits), habits)
+    return way[0], whole.learned(*way), {"others": found, "recall@10": recalls}
 
 
-def _trial(law: Law, trips: Trips, customers: IntArray, habits: Habits, n_targets: int = N_LEARNED) -> Trial:
+def _trial(missions: Missions, customers: IntArray, habits: Habits, n_targets: int = N_LEARNED) -> Trial:
     """Return cases of customers, with their missions if they matter."""
-    trial = Trial(Cases.of(trips, customers, n_targets), law)
+    trial = Trial(Cases.of(missions.trips, customers, n_targets), missions)
     trial.learn([habits] if habits.mission_prior is not None else [])
     return trial
 

@@ -229,11 +229,12 @@ class Layers:
 
 
 def added(
-    store: CustomerCounts, trips: Trips, decay: float, by_time: bool, counted: FloatArray, posterior: Callable[[Baskets], FloatArray] | None
+    store: CustomerCounts, trips: Trips, decay: float, by_time: bool, counted: FloatArray, posterior: Callable[[IntArray], AnyArray] | None
 ) -> CustomerCounts:  # fmt: skip
     """Return the store after orders of each of its customers, none of which is in it yet.
 
-    ``counted`` is for how many baskets each order counts when it is new; ``posterior`` returns P(component | basket), if missions are kept.
+    ``counted`` is for how many baskets each order counts when it is new; ``posterior`` returns P(component | basket) of orders by their
+    places in ``trips``, if missions are kept.
     """
     who, times, lines = trips.who, trips.seconds(), np.repeat(np.arange(len(trips.who)), trips.baskets.sizes)
     n, n_new = len(store.mass), np.bincount(who, minlength=len(store.mass))
@@ -252,7 +253,7 @@ def added(
         missions = store.missions * fade[:, None]
         for start in range(0, len(who), BLOCK):
             part = slice(start, start + BLOCK)
-            rows = posterior(trips.baskets[part])
+            rows = posterior(np.arange(len(who))[part])
             missions = missions if missions.shape[1] else np.zeros((n, rows.shape[1]))
             of, at = np.unique(who[part], return_inverse=True)
             missions[of] += sparse.csr_array((weights[part], (at, np.arange(len(at)))), shape=(len(of), len(at))) @ rows
