@@ -96,7 +96,7 @@ def fit_weights(values: FloatArray, counts: FloatArray | None = None) -> FloatAr
     Examples
     --------
     >>> fit_weights(np.log([[0.2, 0.1]] * 1000 + [[0.1, 0.4]] * 500)).round(2)
-    array([0.52, 0.48])
+    array([0.55, 0.45])
     """
     counts = np.ones(len(values)) if counts is None else counts
     weights = np.full(values.shape[1], 1 / values.shape[1])
