@@ -77,8 +77,10 @@ def test_families_are_found_in_a_part_of_many_baskets(monkeypatch: pytest.Monkey
     assert same_groups(find_families(np.random.default_rng(0), baskets, 12, 0.3), np.arange(10))
 
 
-def test_states_are_those_of_the_planted_families(monkeypatch: pytest.MonkeyPatch):
-    """Half of the sets of a family hold one of three items, the others nearly all."""
+@pytest.mark.parametrize("together", [10**6, 2000])
+def test_states_are_those_of_the_planted_families(monkeypatch: pytest.MonkeyPatch, together: int):
+    """Half of the sets of a family hold one of three items, the others nearly all. Families may be taken a few at a time."""
+    monkeypatch.setattr(families, "MAX_TOGETHER", together)
     monkeypatch.setattr(families, "STATES", (1, 2))
     baskets = draw(6000, 1)
     patterns = find_patterns(np.random.default_rng(1), baskets, PLANTED)

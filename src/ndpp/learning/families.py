@@ -20,7 +20,7 @@ from scipy import sparse
 from torch import Tensor
 
 from ndpp._stop import look
-from ndpp._types import FloatArray, IntArray
+from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.baskets.orders import Orders
 from ndpp.laws.patterns import Patterns
@@ -35,6 +35,8 @@ EXTRA = 5.0
 """What is added to the counts of items, so that rare ones do not look alike by chance."""
 ROUNDS, SMOOTH, MAX_SETS = 15, 2.0, 3000
 """Rounds of EM for the states of a family, the number of average sets added to those of each state, and most sets to learn from."""
+MAX_TOGETHER = 500_000
+"""Sets of items whose states are found at a time."""
 MAX_PAIRS = 10**8
 """Most pairs of items that are counted, with repeats; beyond that, families are found in a part of the baskets."""
 
@@ -84,7 +86,12 @@ def find_patterns(rng: np.random.Generator, baskets: Baskets, families: IntArray
     sets = FamilySets.of(rng, baskets, np.where(sizes[families] > 1, families, -1))
     most = np.minimum(2.0**sizes - 1, np.bincount(sets.owner, minlength=len(sizes)) / SETS)
     counts = np.take(STATES, np.searchsorted(STATES, np.where(sizes > 1, most.clip(1), 1), "right") - 1)
-    chances = sets.states(rng, counts)
+    chances = np.full((len(families), counts.max()), 0.5)
+    ends = np.cumsum(np.bincount(sets.owner, minlength=len(sizes)))
+    for part in range(int(ends[-1]) // MAX_TOGETHER + 1):
+        look()
+        own = (sizes[families] > 1) & ((ends - 1).clip(0)[families] // MAX_TOGETHER == part)
+        chances[own] = sets.of_items(own).states(rng, counts)[own]
     rank = np.empty(len(sizes), np.int64)
     rank[np.lexsort([counts, sizes > 1])] = np.arange(len(sizes))
     odds = np.where(np.arange(counts.max()) < counts[families][:, None], chances / (1 - chances), 0.0)
@@ -119,23 +126,24 @@ class FamilySets(NamedTuple):
         kept.sort()
         return cls(matrix[kept], owner[kept], weights[kept], families)
 
+    def of_items(self, which: BoolArray) -> FamilySets:
+        """Return the sets of the families of these items alone."""
+        families = np.where(which, self.families, -1)
+        rows = np.isin(self.owner, families)
+        return FamilySets(self.items[rows], self.owner[rows], self.weights[rows], families)
+
     def states(self, rng: np.random.Generator, counts: IntArray) -> FloatArray:
         """Return the chances (n, K) of independent items, given that there is one, in each of ``counts[g]`` states of family g."""
         n_families, K, of = len(counts), int(counts.max()), np.maximum(self.families, 0)
         add = sparse.csr_array(
             (self.weights, (self.owner, np.arange(len(self.owner)))), shape=(n_families, len(self.owner))
         )
-        each, there, n_items = (
-            self.items.T.tocsr(),
-            np.arange(K) < counts[:, None],
-            np.bincount(of, minlength=n_families),
-        )
+        each, there = self.items.T.tocsr(), np.arange(K) < counts[:, None]
+        n_items = np.bincount(self.families[self.families >= 0], minlength=n_families)
         average = (each @ self.weights + 0.5) / (add.sum(axis=1) + 0.5 * n_items.clip(1))[of]
         average = average.clip(1e-9, 1 - 1e-9)[:, None]
-        chances, share = (
-            np.clip(0.7 * self._seeds(rng, n_families, K) + 0.3 * average, 0.01, 0.95),
-            there / counts[:, None],
-        )
+        chances = np.clip(0.7 * self._seeds(rng, n_families, K) + 0.3 * average, 0.01, 0.95)
+        share = there / counts[:, None]
         for _ in range(ROUNDS):
             look()
             odds = chances / (1 - chances)
