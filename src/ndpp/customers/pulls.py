@@ -40,7 +40,7 @@ Way: TypeAlias = tuple[Habits, float, float]
 """Habits, ρ and λ."""
 
 
-class Sums(NamedTuple):
+class PullSums(NamedTuple):
     """What cases say that count by ρ: Z̃ᵀ(y − p′) in the eigenvectors, the eigenvalues, V Q, z̄ Q, p̄ and the mean of y − p′."""
 
     targets: FloatArray
@@ -57,7 +57,7 @@ class Learner:
 
     trial: Trial
     habits: Habits
-    known: dict[tuple[Habits, float], Sums] = field(default_factory=dict)
+    known: dict[tuple[Habits, float], PullSums] = field(default_factory=dict)
 
     def weights(self, recency: float) -> FloatArray:
         """Return how much each case counts."""
@@ -87,7 +87,7 @@ class Learner:
         """The vector of each case."""
         return np.asarray(self.counts @ self.items)
 
-    def sums(self, habits: Habits, recency: float) -> Sums:
+    def sums(self, habits: Habits, recency: float) -> PullSums:
         """Return what is learned from, for any penalty."""
         cases, own, weights = self.trial.cases, self.trial.chances(habits).own, self.weights(recency)
         by_habit = cases.matrix(habits.raised(own, cases.shares(habits)) - own)
@@ -99,7 +99,7 @@ class Learner:
         weighted = weights[:, None] * centred
         values, Q = np.linalg.eigh(centred.T @ weighted)
         targets = Q.T @ (weighted.T @ rest - (weighted.T @ missions) @ within)
-        return Sums(targets, values, self.items @ Q, mean @ Q, share @ by_habit + usual, share @ rest - usual)
+        return PullSums(targets, values, self.items @ Q, mean @ Q, share @ by_habit + usual, share @ rest - usual)
 
     def learned(self, habits: Habits, recency: float, penalty: float) -> Others:
         """Return what others add to the chances from habits."""

@@ -190,7 +190,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
             f"{type(self).__name__}, {self._described(shape)}: {len(training):,} baskets over {baskets.n_items:,} items"
         )
         run = TrainingRun(seed, clock, self.progress, self.checkpoint, made_with, saved)
-        if not run.done:
+        if source is None:
             run.keep(saved)  # from here on there is something to resume
         run.say(f"{about}, and {len(held_out):,} to validate")
         self._train(shape, training, held_out, settings, run)
@@ -214,8 +214,6 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         """Train one law, and keep it with the record of its training."""
         clock = run.clock
         self.in_time_: dict[str, Any] | None = None
-        if not run.done:
-            run.keep(run.saved)  # from here on there is something to resume
         if run.done < settings.max_epochs and clock.left() > 0 and (self.progress or self.minutes is not None):
             shape, found, self.in_time_ = self._in_time(shape, training, held_out, run, settings)
             announce(found, self._contest.told, settings, run)

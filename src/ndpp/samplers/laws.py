@@ -14,7 +14,7 @@ import numpy as np
 from ndpp._memory import Memory
 from ndpp._types import IntArray, Items
 from ndpp._validation import check_count, check_items
-from ndpp.errors import ZeroProbabilityError
+from ndpp.errors import ImpossibleLimitError, ZeroProbabilityError
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit
 from ndpp.laws.precision import check_given
@@ -44,9 +44,12 @@ def prepare(
     kept = law.memory.within(budget) if found is None else Memory(budget)  # what a GPU draws with is not kept
     asked = Asked(size, ids, excluded, kept, None if found is None else str(found))
     if limits is None and size is not None and is_of_ties(law):
-        return prepare_limited(
-            law, [], asked
-        )  # exact weights of a size in all components take longer than proposals by bounds
+        # Exact weights of a size in all components would take longer than proposals by bounds.
+        check_given(size, len(ids))
+        try:
+            return prepare_limited(law, [], asked)
+        except ImpossibleLimitError:  # the only limit is the size
+            raise law._impossible(ids, size) from None
     if limits is None:
         made = prepare_free(law, asked)
         is_rare = law.nonempty and size is None and not len(ids) and _is_mostly_empty(law, made, excluded)

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ndpp._compiled import jitable, njit, soon, write
+from ndpp._compiled import interruptible, jitable, njit, soon, write
 from ndpp._memory import n_bytes_of
 from ndpp._types import ComplexArray, FloatArray, IntArray
 from ndpp.items import LeverageTable
@@ -122,6 +122,7 @@ def rung_for(eigen: EigenRows, left: FloatArray, right: FloatArray, wanted: int)
     return bisect_left(range(-most, most), True, key=is_enough) - most
 
 
+@interruptible()
 def is_clear(target: Target, wanted: int) -> bool:
     """Return whether sets of ``wanted`` further items are common on some circle, and far from rounding, so that nothing is to be said."""
     eigen, ladder, (basis, height) = target.eigen, target.ladder, row_basis(target.ladder.given)
