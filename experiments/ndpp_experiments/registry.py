@@ -63,7 +63,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         "beyond": "Beyond the paper: exact samples against the walk",
         "limits": "Beyond the paper: exact samples under limits",
         "prices": "Beyond the paper: what a price does to the odds of a product",
-        "registries": "Amazon's registries: test log-likelihood beside a published one",
+        "registries": "Densities: test log-likelihood beside that of circuits",
         "next_basket": "The next basket of known customers",
         "new_items": "New products: hidden items placed by name and by features",
         "a-year": "A year in monthly steps: updates beside new fits",

@@ -323,6 +323,7 @@ def pages(root: Path = ROOT) -> dict[str, str]:
     completions = results.read("benchmarks/results/completions.json")
     texts["docs/serving.md"] = {"completions": figures_completions.completions(completions)}
     texts["docs/fitting.md"] = figures_learning.parts(learning, records)
+    texts["docs/fitting.md"]["weighted"] = figures_learning.weighted(results.read("results/weights.json")["records"])
     texts["docs/scale.md"] = figures_scale.parts(scale)
     learned = results.read("results/published.json") if (root / "results/published.json").is_file() else None
     texts["docs/paper.md"] = figures_paper.parts(

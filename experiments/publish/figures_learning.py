@@ -125,6 +125,19 @@ def speed(found: dict[str, Any]) -> str:
     return markdown_table(["", "CPU time, one core", "target"], rows)
 
 
+def weighted(records: list[Record]) -> str:
+    """Return what weights of baskets change on validation baskets."""
+    groups = {"1-4": "1 to 4 items", "5-10": "5 to 10", "11-": "more"}
+    digits = {"log-likelihood": 2, "hit rate@10": 3, "MRR": 3, "MPR": 1}
+    rows = []
+    for record in records:
+        likelihood, *ranks = (f"{record['metrics'][metric][0]:.{places}f}" for metric, places in digits.items())
+        by_size = [f"{record['by_size'][group]:.2f}" for group in groups]
+        rows.append([NAMES[record["data"]], f"{record['power']:g}", likelihood, *by_size, *ranks])
+    header = ["data", "$a$", "log-likelihood", *groups.values(), *list(digits)[1:]]
+    return f"{markdown_table(header, rows)}\n"
+
+
 def trained(records: list[Record]) -> str:
     """Return how long the default model was trained on each data set."""
     rows = []
