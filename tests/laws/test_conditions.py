@@ -13,8 +13,6 @@ from law_questions import QUESTIONS, Question
 from law_table import BASES, KIND, KINDS, LAWS, Base, Entry, Kind
 
 GENERIC = BASES[0]
-TURNS = 6
-"""Kinds among which the pairs of conditions are divided."""
 
 
 @cache
@@ -30,7 +28,7 @@ def asked(kind: Kind, base: Base) -> list[tuple[Case, str]]:
     turn, entry, found = LAWS.index((kind, base)), plain(kind, base), []
     singles, pairs = [(NAMES[turn % len(NAMES)],)], [PAIRS[7 * turn % len(PAIRS)]]
     if base is GENERIC:
-        singles, pairs = [(name,) for name in NAMES], list(PAIRS[KINDS.index(kind) :: TURNS])
+        singles, pairs = [(name,) for name in NAMES], list(PAIRS[KINDS.index(kind) :: len(KINDS)])
     for k, names in enumerate([*singles, *pairs]):
         case = case_of(entry, names, turn)
         chosen = [
