@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import cache
 
 import pytest
@@ -11,8 +12,10 @@ from goodness import assert_law
 from law_conditions import NAMES, PAIRS, Case, base_entry, case_of, lacking
 from law_questions import QUESTIONS, Question
 from law_table import BASES, KIND, KINDS, LAWS, Base, Entry, Kind
+from ndpp.errors import PrecisionWarning
 
-GENERIC = BASES[0]
+GENERIC, BADLY_SCALED = BASES[0], next(base for base in BASES if base.name == "badly scaled rows")
+WITHIN_LIMITS = "sets within these limits: .* leave a relative error"
 
 
 @cache
@@ -43,10 +46,21 @@ def test_every_verb_under_conditions(kind: Kind, base: Base):
     failures = []
     for case, name in asked(kind, base):
         try:
-            QUESTIONS[name].check(case)
+            with warnings.catch_warnings():
+                if base is BADLY_SCALED and "limits" in case.said:  # few sets keep some of them
+                    warnings.filterwarnings("ignore", f".*{WITHIN_LIMITS}", PrecisionWarning)
+                QUESTIONS[name].check(case)
         except (Exception, pytest.fail.Exception) as error:
             failures.append(f"{name} of {case}: {error!r}")
     assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.is_mixture], ids=str)
+def test_where_rounding_may_matter_within_limits_answers_are_right_and_say_so(kind: Kind):
+    case = case_of(plain(kind, BADLY_SCALED), ("exclude", "limits"))
+    assert case is not None
+    with pytest.warns(PrecisionWarning, match=WITHIN_LIMITS):
+        QUESTIONS["log_containment"].check(case)
 
 
 def test_every_verb_is_asked_under_every_condition_that_it_takes():
