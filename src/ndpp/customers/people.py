@@ -139,21 +139,23 @@ class People:
 
     def weights_left(self, rule: Rule) -> FloatArray | None:
         """Return the same once some items are out of stock: missions that are likely to hold them, habits included, weigh less."""
-        law, whole = rule.law, rule.whole
-        weights, n = self.weights(whole), len(self.counts.mass)
-        own = self.counts.owners[np.isin(self.counts.items, rule.gone)]
-        raised = np.unique(own) if self.others is None else np.arange(n)
-        if not len(rule.gone) or len(whole.weights) == 1 or (weights is None and not len(raised)):
+        law, whole, gone, n = rule.law, rule.whole, rule.gone, len(self.counts.mass)
+        weights, is_out = self.weights(whole), np.isin(self.counts.items, gone)
+        if not len(gone) or len(whole.weights) == 1 or (weights is None and self.others is None and not is_out.any()):
             return weights
-        shares = np.divide(law.weights, whole.weights, out=np.zeros_like(law.weights), where=whole.weights > 0)
-        found = np.tile(law.weights, (n, 1)) if weights is None else weights * shares
-        within = whole.component_inclusions(rule.gone)
-        for i in raised.tolist():
-            one = People(self.habits, self.counts.rows(np.array([i])), self.now, self.others)
-            _, factors = Customer(one).over(whole)
-            if factors is not None:  # as items are raised: one by one within each mission
-                logs = -np.log1p(within * (factors[rule.gone] - 1)).sum(axis=1)
-                found[i] *= np.exp(logs - logs.max())
+        each = np.broadcast_to(whole.weights, (n, len(law.weights))) if weights is None else weights
+        owners, at = self.counts.owners[is_out], np.searchsorted(gone, self.counts.items[is_out])
+        factors, within = np.ones((n, len(gone))), whole.component_inclusions(gone)
+        if self.others is not None:
+            factors = self.pulls(self._next(whole, weights))[:, gone]
+        p = np.einsum("ac,ca->a", each[owners], within[:, at])
+        can = p > 0
+        owners, at, raised = owners[can], at[can], self.habits.raised(p[can], self.shares[is_out][can])
+        factors[owners, at] *= factors_to(raised, each[owners].T, within[:, at])
+        found = each * np.divide(law.weights, whole.weights, out=np.zeros_like(law.weights), where=whole.weights > 0)
+        for row, own in zip(found, factors):  # as items are raised: one by one within each mission
+            logs = -np.log1p(within[:, own != 1] * (own[own != 1] - 1)).sum(axis=1)
+            row *= np.exp(logs - logs.max())
         return np.asarray(found / found.sum(axis=1, keepdims=True))
 
     def begun(self, rule: Rule, baskets: Baskets | None, best: Best | None = None) -> FloatArray:
@@ -241,12 +243,17 @@ class Customer:
 
 
 def factors_to(wanted: FloatArray, weights: FloatArray, within: FloatArray) -> FloatArray:
-    """Return the factors s of items with the chances p_ca ``within`` components for which Σ_c w_c s p_ca / (1 − p_ca + s p_ca) = p′_a."""
+    """Return the factors s of items with the chances p_ca ``within`` components for which Σ_c w_c s p_ca / (1 − p_ca + s p_ca) = p′_a.
+
+    ``weights`` are those of all items, (C,), or of each, (C, items).
+    """
+    each = np.broadcast_to(np.reshape(weights, (len(weights), -1)), within.shape)
 
     def moments(log_s: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray]:
         own, s = within[:, which], np.exp(log_s)
         chances = s * own / (1 - own + s * own)
-        return weights @ chances, weights @ (chances * (1 - chances))
+        counted = each[:, which] * chances
+        return counted.sum(axis=0), (counted * (1 - chances)).sum(axis=0)
 
     options = {"within": 1e-15, "least_variance": TINY, "least_tilt": 0.0, "most_tilt": np.log(MAX_FACTOR)}
     return np.exp(solve_each(moments, wanted, np.zeros(len(wanted)), **options))
