@@ -239,7 +239,7 @@ def test_lists_without_an_own_item_are_those_of_the_law(kind: Kind, nonempty: bo
     boosted = law.tilt({1: 3.0})
     people, empty = customers.with_law(boosted), Baskets.from_lists([[], []], n_items=law.n_items)
     rule = Rule.of(boosted.exclude([2]), **options).without(np.array([2]), boosted)
-    many = people._by_rule(rule, ["bob", "ann"])[1], people._by_rule(rule, ["bob", "ann"], empty)[1]
+    many = people._by_rule(rule, ["bob", "ann"], None)[1], people._by_rule(rule, ["bob", "ann"], empty)[1]
     prepared, said = Prepared(law, customers=customers), {**options, "boost": boost, "customer": "ann"}
     each: list[Any] = [
         recommend(law, [], boost=boost, customer=customers["ann"], **options),

@@ -231,26 +231,18 @@ class Customers:
 
         Lists of next baskets are made in compiled loops over the customers' own items. A basket that never occurs has None.
         """
-        if baskets is not None and len(baskets) != len(customers):
-            raise InvalidInputError(
-                f"must be {len(customers)}, one per customer; got {len(baskets)}", argument="baskets"
-            )
+        if baskets is not None and len(baskets) != (size := len(customers)):
+            raise InvalidInputError(f"must be {size}, one per customer; got {len(baskets)}", argument="baskets")
         chosen: OrderOptions = {"damping": self.habits.damping if baskets is None else DAMPING, **options}
         rule = Rule.of(self.plain, n=n, **chosen)
         if rule.ranking.is_whole:
             raise InvalidInputError("must be continuation or lift for many customers", argument="ranking")
-        return self._by_rule(rule, customers, baskets, time=time, n_jobs=n_jobs)
+        return self._by_rule(rule, customers, baskets, time, n_jobs)
 
     def _by_rule(
-        self,
-        rule: Rule,
-        customers: Sequence[object],
-        baskets: Baskets | None = None,
-        *,
-        time: Time | None = None,
-        n_jobs: int = 1,
+        self, rule: Rule, customers: Sequence[object], baskets: Baskets | None, time: Time | None = None, jobs: int = 1
     ) -> Recommendations[Recommendation]:
-        """Return the lists by a rule of :meth:`recommend_many`, which may leave out what is out of stock."""
+        """Return the lists of :meth:`recommend_many` by a rule, which may leave out what is out of stock."""
         ids, is_sparse = encoded(customers), baskets is None and rule.caps is None and not len(rule.gone)
         is_sparse = is_sparse and not self.habits.mission_prior and self.others is None
         step = BLOCK if is_sparse else max(1, min(BLOCK, MAX_CHANCES // self.plain.n_items))
@@ -261,10 +253,10 @@ class Customers:
             return self._lists(timed(rule, time), people, None if baskets is None else baskets[part])
 
         starts = range(0, len(ids), step)
-        if n_jobs == 1:
+        if jobs == 1:
             found = [block(start) for start in starts]
         else:
-            with ThreadPoolExecutor(n_jobs) as pool:
+            with ThreadPoolExecutor(jobs) as pool:
                 found = list(pool.map(block, starts))
         return Recommendations([one for part in found for one in part], [str(one) for one in customers])
 

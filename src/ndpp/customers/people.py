@@ -164,7 +164,7 @@ class People:
         if baskets is None:
             chances = self._next(rule.law, weights)
         else:
-            best = best if self.others is None else None
+            best = None if self.others else best
             chances = scores_or_nan(rule.law, baskets, whole=False, best=best, weights=weights)
             self.raise_own(chances)
         if self.others is None:
@@ -243,11 +243,8 @@ class Customer:
 
 
 def factors_to(wanted: FloatArray, weights: FloatArray, within: FloatArray) -> FloatArray:
-    """Return the factors s of items with the chances p_ca ``within`` components for which Σ_c w_c s p_ca / (1 − p_ca + s p_ca) = p′_a.
-
-    ``weights`` are those of all items, (C,), or of each, (C, items).
-    """
-    each = np.broadcast_to(np.reshape(weights, (len(weights), -1)), within.shape)
+    """Return the factors s of items with the chances p_ca ``within`` components for which Σ_c w_c s p_ca / (1 − p_ca + s p_ca) = p′_a."""
+    each = np.broadcast_to(np.reshape(weights, (len(weights), -1)), within.shape)  # of all items, or of each
 
     def moments(log_s: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray]:
         own, s = within[:, which], np.exp(log_s)

@@ -299,9 +299,7 @@ def recommend(  # type: ignore[misc]
 def _of_lists(
     law: Law, held: IntArray, ranking: Ranking | str, said: Conditions, given: IntArray = NO_ITEMS
 ) -> tuple[Law, Whose | None, IntArray, Law]:
-    """Return the law of lists for baskets that hold these items, a customer whose own items are raised to p′, what is out of stock, and
-    the law before that.
-    """
+    """Return the law of lists for baskets that hold these items, whose own items are raised, what is out of stock, and the law with it."""
     boost = said.get("boost")
     factors = (
         np.ones(law.n_items) if boost is None or not len(boost) else check_values(boost, law, "boost", default=1.0)
