@@ -21,6 +21,7 @@ import ndpp
 import only_posix
 from command import ENVIRONMENT, UNMEASURED, Done, Forked, end, has_epoch, launch, pausing, spawn
 from ndpp.cli import guard
+from ndpp.samplers import base
 from patience import HANG_SECONDS, until
 
 QUICK = ["-n", 800, "--seed", 7, "--size", 3]
@@ -128,6 +129,32 @@ def test_fit_interrupted_and_killed_ends_with_the_same_model(call, models, tmp_p
     assert not out.exists()
 
     assert call(*words, "--resume").code == 0
+    assert out.read_bytes() == (tmp_path / "whole.safetensors").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.safetensors", "pausing", "whole.safetensors"]
+
+
+@only_posix.signals
+def test_several_fits_interrupted_in_the_second_end_with_the_same_model(call, models, tmp_path):
+    words = ["fit", models / "orders.csv", "--rank", 2, "--max-epochs", 2, "--patience", 100, "--seed", 3, "--jobs", 1]
+    words += ["--model", "mixture", "--missions", 2, "--fits", 3]
+    assert call(*words, "-o", tmp_path / "whole.safetensors").code == 0
+    out = tmp_path / "out.safetensors"
+    first, second, third = (tmp_path / f"out.safetensors{k}.ndpp-part" for k in ("", ".2", ".3"))
+    words += ["-o", out]
+
+    process = spawn(*words, cwd=tmp_path, env=pausing(tmp_path / "pausing", second.name))
+    wait_for(lambda: has_epoch(second), process)
+    process.send_signal(signal.SIGINT)
+    done = end(process)
+    assert (done.code, done.out) == (130, "")
+    assert f"ndpp: interrupted; training up to epoch 3 is saved in {str(first)!r}\n" in done.err
+    assert "Traceback" not in done.err
+    assert (first.exists(), second.exists(), third.exists(), out.exists()) == (True, True, False, False)
+
+    continued = call(*words, "--resume")
+    assert continued.code == 0
+    epochs = [line.split(",")[0] for line in continued.err.splitlines() if line.startswith("epoch")]
+    assert epochs == ["epoch 2 of 2", "epoch 1 of 2", "epoch 2 of 2"]  # of the second fit, and of the third
     assert out.read_bytes() == (tmp_path / "whole.safetensors").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.safetensors", "pausing", "whole.safetensors"]
 
@@ -444,8 +471,25 @@ def test_interrupted_while_torch_is_loaded_it_says_so(models, tmp_path):
     assert stages == [f"reading {models / 'orders.csv'}\n".encode(), b"loading torch\n"]
     assert process.stderr.read(9) == b"importing"
     process.send_signal(signal.SIGINT)
-    assert end(process) == (130, "", "\nndpp: interrupted\n")
+    done = end(process)
+    assert (done.code, done.out) == (130, "")
+    assert done.err.startswith("\nndpp: interrupted; nothing was learned yet; to start again: ndpp fit ")
+    assert done.err.count("\n") == 2
     assert [path.name for path in tmp_path.iterdir() if path.suffix in (".ndpp-part", ".safetensors")] == []
+
+
+@pytest.mark.usefixtures("heeded")
+@only_posix.signals
+def test_what_compiled_code_makes_of_an_interrupt_ends_as_one(call, plain, monkeypatch):
+    def masked(*_):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise SystemError("returned NULL without setting an exception") from None
+
+    monkeypatch.setattr(base, "_draw_batch", masked)
+    told = "\nndpp: interrupted; --seed 7 --first N continues after N baskets\n"
+    assert call("sample", plain, *QUICK) == (130, "", told)
 
 
 @only_posix.signals

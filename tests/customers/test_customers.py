@@ -20,13 +20,14 @@ from scipy.optimize import brentq
 
 import law_table
 from law_table import BASES, KIND, KINDS, Kind
-from ndpp import Baskets, Customers, LowRankKernel, Mixture, continuation_scores, recommend
+from ndpp import Baskets, Customers, LowRankKernel, Mixture, answers, continuation_scores, recommend
+from ndpp.answers import Prepared
 from ndpp.baskets.orders import Orders
 from ndpp.customers import Habits
 from ndpp.customers.cases import Cases
 from ndpp.customers.store import CustomerCounts, Layers, Trips
 from ndpp.errors import BusyFileError, DataWarning, InvalidInputError, ModelFileError, UncheckedModelWarning
-from ndpp.inference.ranking import USUAL
+from ndpp.inference.ranking import USUAL, Rule, recommend_many
 
 DAY = np.timedelta64(86400, "s")
 START = np.datetime64("2026-01-05", "s")  # a Monday
@@ -224,6 +225,34 @@ def test_begun_baskets_are_continued_by_own_missions_and_habits(kind: Kind, none
                 assert each is not None
                 assert each.items.tolist() == best
                 np.testing.assert_allclose(each.scores, [expected[a] for a in best], rtol=1e-5)
+
+
+@pytest.mark.parametrize("nonempty", [False, True], ids=["any", "nonempty"])
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_lists_without_an_own_item_are_those_of_the_law(kind: Kind, nonempty: bool) -> None:
+    """Missions with an item that somebody likes are less likely where it is out of stock, and more so for others' baskets."""
+    entry, history = entry_of(kind, nonempty), [[2], [2], [2]]
+    law, boost = entry.law, {2: 0.0, 1: 3.0}
+    customers = customer_of(entry, history, HABITS[0]._replace(mission_prior=3.0 if kind.is_mixture else None))
+    expected = law.under(law.ask(boost=boost, customer=customers["ann"])).inclusion_probabilities()
+    options: Any = {"n": 6, "damping": 0.0}
+    boosted = law.tilt({1: 3.0})
+    people, empty = customers.with_law(boosted), Baskets.from_lists([[], []], n_items=law.n_items)
+    rule = Rule.of(boosted.exclude([2]), **options).without(np.array([2]), boosted)
+    many = people._by_rule(rule, ["bob", "ann"], None)[1], people._by_rule(rule, ["bob", "ann"], empty)[1]
+    prepared, said = Prepared(law, customers=customers), {**options, "boost": boost, "customer": "ann"}
+    each: list[Any] = [
+        recommend(law, [], boost=boost, customer=customers["ann"], **options),
+        recommend_many(law, empty, boost=boost, customer=customers["ann"], **options)[0],
+        *many,
+    ]
+    for one in each:
+        np.testing.assert_allclose(one.scores, expected[one.items], rtol=1e-6)
+        assert 2 not in one.items
+    answered = answers.recommend(prepared, [], **said, staples=True)
+    np.testing.assert_allclose([row.score for row in answered.items], each[0].scores, rtol=1e-9)
+    of_nobody = law.under(law.ask(boost=boost)).inclusion_probabilities()
+    assert not kind.is_mixture or np.abs(expected - of_nobody).max() > 1e-3
 
 
 # ---- recommendations ------------------------------------------------------------------------------------------------

@@ -20,8 +20,9 @@ from ndpp.customers.fitting import Trial
 from ndpp.customers.others import LEAST, Others
 from ndpp.customers.people import Missions
 from ndpp.customers.pulls import Learner
-from ndpp.customers.store import Trips
+from ndpp.customers.store import Trips, encoded
 from ndpp.errors import ModelFileError
+from ndpp.inference.ranking import Rule
 from ndpp.laws.header import read_raw
 
 HABITS, HISTORY = Habits(0.8, False, 2.0, 0.7), [[0, 2], [2], [1, 2, 4]]
@@ -107,6 +108,26 @@ def test_begun_baskets_of_independent_items_have_the_same_chances() -> None:
     many = customers.recommend_many(["ann"], Baskets.from_lists([[3]], n_items=5), n=5, damping=0.0)
     assert many[0] is not None
     np.testing.assert_allclose(many[0].scores, begun.scores, rtol=1e-9)
+
+
+@pytest.mark.parametrize("mission_prior", [None, 3.0])
+def test_missions_without_what_is_out_of_stock_are_those_of_the_law(mission_prior: float | None) -> None:
+    """Several own items, and others' items, where items of a mission are independent: with others or without, one customer or two."""
+    odds = np.random.default_rng(0).uniform(0.1, 0.9, (3, 5))
+    whole: Mixture = Mixture.tied(odds, np.full((5, 1), 1e-9), [[1.0]], [0.5, 0.2, 0.3])
+    gone, names = np.array([0, 2, 3]), ["ann", "bob"]
+    law = whole.exclude(gone)
+    rule = Rule.of(law, n=2, damping=0.0).without(gone, whole)
+    for others in (None, others_of(5)):
+        habits = HABITS._replace(mission_prior=mission_prior)
+        customers = Customers(whole, habits, others=others).update(
+            Orders(Baskets.from_lists([*HISTORY, [3, 4]], n_items=5), ["ann"] * 3 + ["bob"])
+        )
+        expected = [whole.under(whole.ask(customer=customers[name], exclude=gone)).weights for name in names]
+        found = customers._people(customers._state(encoded(names)), None).weights_left(rule)
+        assert found is not None
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+        assert np.abs(found[0] - law.weights).max() > 1e-3
 
 
 def groups(seed: int = 0, n_items: int = 40, n_customers: int = 300) -> Orders:

@@ -20,6 +20,7 @@ import ndpp
 from ndpp import answers
 from ndpp.baskets.orders import Orders
 from ndpp.cli.app import run
+from ndpp.customers import Habits
 from ndpp.datasets import shelf_kernel
 from servers import post, trips
 
@@ -63,6 +64,7 @@ LAWS: dict[str, Callable[[], Any]] = {
     "kernel": shelf_kernel,
     "mixture": lambda: at_hours(trips()),
     "families": lambda: at_hours(families()),
+    "average": lambda: at_hours(ndpp.Mixture.pooled([families(), trips()], [0.6, 0.4])),
 }
 
 
@@ -70,7 +72,7 @@ def customers_of(law: Any) -> ndpp.Customers:
     """Return two customers: one who likes tea, and one who has bought once."""
     baskets = [["tea", "jam"], ["tea", "rice"], ["pesto"], ["tea", "jam", "butter"]]
     orders = Orders(ndpp.Baskets.from_lists(baskets, labels=law.labels), ["17", "17", "ann", "17"])
-    return ndpp.Customers(law).update(orders)
+    return ndpp.Customers(law, Habits(mission_prior=2.0)).update(orders)
 
 
 def write_tables(folder: Path) -> None:

@@ -42,9 +42,10 @@ class Person:
         """The weights of missions and the factors of items, as a law takes them."""
         return self.weights(law.weights), np.array([self.items.get(a, 1.0) for a in range(law.n_items)])
 
-    def begun(self, law: Any, basket: Any) -> Array:
+    def begun(self, rule: Any, basket: Any) -> Array:
         """The chances of items beside these: those of the law of this person."""
-        return np.asarray(continuation_scores(law, basket, customer=self))
+        gone = dict.fromkeys(rule.gone.tolist(), 0.0)
+        return np.asarray(continuation_scores(rule.whole, basket, customer=self, boost=gone))
 
     def weights(self, weights: Array) -> Array | None:
         if self.missions is None or len(weights) != len(self.missions):

@@ -150,6 +150,8 @@ def check_inclusion_probabilities(case: Case) -> None:
         if not was_drawn:  # but rounded
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
     close_estimate(found, 0.0, not any(is_estimated), case.truth.inclusions(), "inclusion_probabilities")
+    if not case.forgets:
+        law_verbs.are_certain(found, items_of(case), case.said.get("exclude", ()))
 
 
 @question("inclusion_estimates")

@@ -439,14 +439,8 @@ KERNELS_ONLY = tuple(
 ALL_BASES = (*BASES, *KERNELS_ONLY, *HARSH)
 HARD_FOR_ONE = ("duplicate rows", "far from normal", "rank one", "nearly equal rows")
 """Bases that are hard for a single kernel. The components of a mixture are the other kinds over them, and are not asked again."""
-HARD_FOR_TIES = ("badly scaled rows",)
-"""The same for averages of mixtures with shared ties."""
 LAWS = (
-    *(
-        (kind, base)
-        for kind, base in product(KINDS, BASES)
-        if base.name not in {"mixture": HARD_FOR_ONE, "pooled": HARD_FOR_TIES}.get(kind.name, ())
-    ),
+    *((kind, base) for kind, base in product(KINDS, BASES) if kind.name != "mixture" or base.name not in HARD_FOR_ONE),
     *product([KIND["kernel"]], KERNELS_ONLY),
 )
 HARSH_LAWS = tuple(product(KINDS, HARSH))

@@ -253,11 +253,23 @@ def check_check_size(entry: Entry) -> None:
             entry.law.check_size(size)
 
 
+def are_certain(found: Any, given: Items, out: Iterable[int]) -> None:
+    """Given items have probability one, and those that are left out zero, to the last digit."""
+    assert (found[list(given)] == 1.0).all(), f"given {given}: {found}"
+    assert (found[list(out)] == 0.0).all(), f"without {out}: {found}"
+
+
 @verb
 def check_inclusion_probabilities(entry: Entry) -> None:
-    close(entry.law.inclusion_probabilities(), entry.truth.inclusions(), "inclusion_probabilities")
+    truth = entry.truth
+    out = set(range(truth.n_items)) - {*truth.left}
+    close(entry.law.inclusion_probabilities(), truth.inclusions(), "inclusion_probabilities")
     for J in begun(entry):
-        close(entry.law.inclusion_probabilities(given=J), entry.truth.inclusions(None, J), f"given {J}")
+        found = entry.law.inclusion_probabilities(given=J)
+        close(found, truth.inclusions(None, J), f"given {J}")
+        are_certain(found, J, out)
+        gone = [a for a in truth.left if len(truth.left) > 1 and a not in J and truth.exclude((a,)).mass(J) > LEAST][:1]
+        are_certain(entry.law.inclusion_probabilities(given=J, exclude=gone), J, out | {*gone})
 
 
 @verb
@@ -265,6 +277,7 @@ def check_inclusion_probabilities_of_a_size(entry: Entry) -> None:
     for J, size in sized(entry):
         found = entry.law.inclusion_probabilities(size, J)
         close(found, entry.truth.inclusions(size, J), f"size {size}, given {J}")
+        are_certain(found, J, set(range(entry.truth.n_items)) - {*entry.truth.left})
 
 
 # ---- components -----------------------------------------------------------------------------------------------------

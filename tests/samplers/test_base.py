@@ -17,6 +17,7 @@ import only_posix
 from ndpp import Baskets, LowRankKernel
 from ndpp._compiled import interruptible, njit
 from ndpp.errors import BudgetExceededError, DeviceError, PartialResultError, PrecisionError
+from ndpp.samplers import SpanningTrees, trees
 from ndpp.samplers._dispatch import ONE_BLAS_THREAD
 from ndpp.samplers.base import Draw, Draws, Monitor, Sampler, stream, stream_key, streams
 from patience import HANG_SECONDS
@@ -152,6 +153,15 @@ def test_numbas_disguise_of_an_interrupt_is_seen_through():
         inner.__cause__, outer.__cause__ = reason, inner
         with pytest.raises(seen), interruptible():
             raise outer
+
+
+def test_it_is_seen_through_while_a_sampler_is_prepared(monkeypatch):
+    def disguised(*_):
+        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+
+    monkeypatch.setattr(trees, "soon", lambda *_: disguised)
+    with pytest.raises(KeyboardInterrupt):
+        SpanningTrees.prepare(np.ones((3, 3)))
 
 
 ALARMS = """

@@ -88,8 +88,8 @@ class Heard(NamedTuple):
         ask = self.own.law.ask(**self._of_lists(factors))
         return self.own.under(ask.of_law._replace(excluded=ask.excluded))
 
-    def of_person(self, person: NamedCustomer) -> Law:
-        """Return the law of one customer's baskets, whose completions are listed: lists leave out what is out of stock."""
+    def whole(self, person: NamedCustomer | None = None) -> Law:
+        """Return the same law before anything is out of stock; that of a customer, whose completions are listed, if one is named."""
         return self.own.under(self.own.law.ask(**self._of_lists(self.factors)).of_law, person)
 
     def _of_lists(self, factors: FloatArray | None) -> Conditions:

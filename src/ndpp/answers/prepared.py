@@ -21,6 +21,7 @@ from ndpp.baskets.labels import word_of
 from ndpp.customers import Customers
 from ndpp.customers.people import Customer
 from ndpp.errors import InvalidInputError, UnknownLabelError
+from ndpp.inference.ranking import Rule
 from ndpp.laws.ask import Ask, Factors
 from ndpp.laws.law import Law
 from ndpp.laws.limits import Limit
@@ -85,9 +86,9 @@ class NamedCustomer(NamedTuple):
         """Return the weights of the components in this customer's baskets, and factors of the items within each component."""
         return self._person.over(law)
 
-    def begun(self, law: Law, basket: IntArray) -> FloatArray:
-        """Return the chance of each item to be in this customer's basket, which has begun with these."""
-        return self._person.begun(law, basket)
+    def begun(self, rule: Rule, basket: IntArray) -> FloatArray:
+        """Return the chance of each item to be in this customer's basket, which has begun with these, for a list by a rule."""
+        return self._person.begun(rule, basket)
 
     @property
     def _person(self) -> Customer:

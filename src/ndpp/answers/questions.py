@@ -64,15 +64,15 @@ def recommend(
     """
     heard = Heard.of(model, basket, **said)
     given, person = heard.given, heard.person
-    rule, _ = _rule(
+    rule = _rule(
         heard, person, damping, n=n, ranking=ranking, support=support, staples=staples, per_category=per_category
     )
     if person is None:
         best = rule.best_for(given)
     elif rule.ranking.is_whole:
-        best = rule._replace(law=heard.of_person(person)).best_for(given)
+        best = rule._replace(law=heard.whole(person)).best_for(given)
     else:
-        best = rule.best(person.begun(rule.law, given), given)
+        best = rule.best(person.begun(rule, given), given)
     return _recommended(heard, given, rule, best, person, why=why, ids=ids, skipped=heard.skipped)
 
 
@@ -100,19 +100,19 @@ def recommend_each(
     own = heard.own
     people = [None] * len(baskets) if customers is None else own.each_of(customers)
     someone = next(iter(people), None)
-    rule, listed = _rule(
+    rule = _rule(
         heard, someone, damping, n=n, ranking=ranking, support=support, staples=staples, per_category=per_category
     )
     if customers is None:
         each = rule.best_of_each(baskets)
     elif rule.ranking.is_whole:
         each = [
-            one and rule._replace(law=heard.of_person(one)).best_of_each(own.law.one_basket(basket))[0]
+            one and rule._replace(law=heard.whole(one)).best_of_each(own.law.one_basket(basket))[0]
             for one, basket in zip(people, baskets)
         ]
     else:
         begun = baskets if len(heard.given) else None
-        each = own.people(rule.law).recommend_many(list(map(str, customers)), begun, **listed)
+        each = own.people(rule.whole)._by_rule(rule, list(map(str, customers)), begun)
     found = (
         best and _recommended(heard, basket, rule, best, person, why=why, ids=ids)
         for basket, best, person in zip(baskets, each, people)
@@ -151,14 +151,13 @@ def why(
     return r.Explained(**vars(reason), skipped=heard.skipped)
 
 
-def _rule(
-    heard: Heard, person: NamedCustomer | None, wanted: float | None, **order: Unpack[ListOptions]
-) -> tuple[Rule, ListOptions]:
-    """Return how items are ranked beside given ones, and which may be listed, also as options; ``wanted`` is the damping."""
+def _rule(heard: Heard, person: NamedCustomer | None, wanted: float | None, **order: Unpack[ListOptions]) -> Rule:
+    """Return how items are ranked beside given ones, and which may be listed; ``wanted`` is the damping."""
     if wanted is None:
         wanted = DAMPING if person is None or len(heard.given) else person.customers.habits.damping
     listed: ListOptions = {**order, "damping": wanted, "candidates": heard.allowed, "limits": heard.limits}
-    return Rule.of(heard.listing(), **listed), listed
+    rule = Rule.of(heard.listing(), **listed)
+    return rule if person is None or not len(heard.gone) else rule.without(heard.gone, heard.whole())
 
 
 def _recommended(
@@ -178,7 +177,7 @@ def _recommended(
         everybody = scores_of_one(rule.law, basket, whole=ranking.is_whole)
         usual = best._replace(scores=(everybody / rule.shown)[best.items])
         if ranking.is_whole:  # shares of all baskets with one more item: the customer's weigh more
-            theirs = np.delete(scores_of_one(heard.of_person(person), basket, whole=True), heard.gone)
+            theirs = np.delete(scores_of_one(heard.whole(person), basket, whole=True), heard.gone)
             total = float(theirs.sum() / everybody.sum())
     if why:
         items = _reasons(own, rule.law, basket, usual, ranking, ids=ids)

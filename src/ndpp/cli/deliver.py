@@ -17,7 +17,7 @@ from ndpp.baskets import Baskets
 from ndpp.baskets import files as basket_files
 from ndpp.baskets.lines import COMPLETION, Columns
 from ndpp.cli.files import OTHER_FORMATS, check_output, is_regular, require
-from ndpp.cli.guard import Interrupted, say
+from ndpp.cli.guard import Interrupted, is_interrupt, say
 from ndpp.cli.options import Format, Writing
 from ndpp.cli.output import plain, progress
 
@@ -129,7 +129,9 @@ def deliver(parts: Iterable[Baskets], n_baskets: int, target: BasketOutput, *, m
     try:
         with progress(n_baskets, "drawing", show=whole or not sys.stdout.isatty()) as bar:
             target.write(_flushed(parts, bar), made_with)
-    except KeyboardInterrupt:
+    except BaseException as error:
+        if not is_interrupt(error):
+            raise
         if output is not None and whole:
             raise Interrupted(f"{os.fspath(output)!r} was not written; --first draws it in parts") from None
         raise Interrupted(f"--seed {seed} --first N continues after N baskets") from None

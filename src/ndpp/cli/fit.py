@@ -29,7 +29,7 @@ from ndpp.baskets.orders import Orders
 from ndpp.baskets.times import moment
 from ndpp.cli import options as o
 from ndpp.cli.files import OTHER_FORMATS, Source, check_output, require
-from ndpp.cli.guard import ALIASES, ARGUMENTS, Interrupted
+from ndpp.cli.guard import ALIASES, ARGUMENTS, Interrupted, is_interrupt
 from ndpp.cli.output import Report, emit, working
 from ndpp.errors import TrainingInterruptedWarning, UnfinishedRunError
 from ndpp.laws.catalogue import Catalogue
@@ -351,7 +351,9 @@ def _interruptible(part: Path) -> Iterator[None]:
     """After Ctrl-C say what is saved, and how to continue or to make a model of it."""
     try:
         yield
-    except (KeyboardInterrupt, TrainingInterruptedWarning):
+    except BaseException as error:
+        if not (is_interrupt(error) or isinstance(error, TrainingInterruptedWarning)):
+            raise
         if not part.exists():
             raise Interrupted(f"nothing was learned yet; to start again: {_again()}") from None
         from ndpp.learning import average, checkpoint

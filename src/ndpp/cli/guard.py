@@ -141,6 +141,12 @@ class Signals:
                 signal.pthread_kill(threading.main_thread().ident or 0, number)
 
 
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether an exception is an interrupt, or what an extension such as numba, or a module that is being imported, made of one."""
+    is_own = isinstance(error, SystemExit | NDPPError | OSError)
+    return isinstance(error, KeyboardInterrupt) or (Signals.number > 0 and not is_own)
+
+
 def guarded(command: Callable[P, None]) -> Callable[P, None]:
     """Return the command with every failure turned into one line and an exit code."""
 
@@ -155,9 +161,8 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
             except BaseException as error:
                 if DEBUG.get() and not isinstance(error, SystemExit):
                     traceback.print_exc()
-                # A library that is being imported may turn an interrupt into any other exception.
-                known = isinstance(error, KeyboardInterrupt | SystemExit | NDPPError | OSError)
-                end_with(KeyboardInterrupt() if Signals.number and not known else error, Options(command))
+                is_masked = is_interrupt(error) and not isinstance(error, KeyboardInterrupt)
+                end_with(KeyboardInterrupt() if is_masked else error, Options(command))
 
     return run
 

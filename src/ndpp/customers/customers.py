@@ -21,7 +21,7 @@ from ndpp.customers import store as stores
 from ndpp.customers.cases import MAX_CHANCES
 from ndpp.customers.fitting import MIN_CUSTOMERS, fit_habits, halves
 from ndpp.customers.others import Others
-from ndpp.customers.people import Customer, Habits, Missions, People, Time, at_time, best_sparse, read_time
+from ndpp.customers.people import Customer, Habits, Missions, People, Time, at_time, best_sparse, read_time, timed
 from ndpp.customers.pulls import fit_others
 from ndpp.customers.store import NEVER, WEEK, CustomerCounts, IdArray, Layers, Trips, encoded
 from ndpp.errors import DataWarning, InvalidInputError, UncheckedModelWarning
@@ -231,39 +231,43 @@ class Customers:
 
         Lists of next baskets are made in compiled loops over the customers' own items. A basket that never occurs has None.
         """
-        ids, plain = encoded(customers), self.plain
-        if baskets is not None and len(baskets) != len(ids):
-            raise InvalidInputError(f"must be {len(ids)}, one per customer; got {len(baskets)}", argument="baskets")
+        if baskets is not None and len(baskets) != (size := len(customers)):
+            raise InvalidInputError(f"must be {size}, one per customer; got {len(baskets)}", argument="baskets")
         chosen: OrderOptions = {"damping": self.habits.damping if baskets is None else DAMPING, **options}
-        rule = Rule.of(plain, n=n, **chosen)
+        rule = Rule.of(self.plain, n=n, **chosen)
         if rule.ranking.is_whole:
             raise InvalidInputError("must be continuation or lift for many customers", argument="ranking")
-        is_sparse = baskets is None and rule.caps is None and not self.habits.mission_prior and self.others is None
-        step = BLOCK if is_sparse else max(1, min(BLOCK, MAX_CHANCES // plain.n_items))
+        return self._by_rule(rule, customers, baskets, time, n_jobs)
+
+    def _by_rule(
+        self, rule: Rule, customers: Sequence[object], baskets: Baskets | None, time: Time | None = None, jobs: int = 1
+    ) -> Recommendations[Recommendation]:
+        """Return the lists of :meth:`recommend_many` by a rule, which may leave out what is out of stock."""
+        ids, is_sparse = encoded(customers), baskets is None and rule.caps is None and not len(rule.gone)
+        is_sparse = is_sparse and not self.habits.mission_prior and self.others is None
+        step = BLOCK if is_sparse else max(1, min(BLOCK, MAX_CHANCES // self.plain.n_items))
 
         def block(start: int) -> list[Recommendation | None]:
             part = slice(start, start + step)
             people = self._people(self._state(ids[part]), time)
-            return self._lists(rule, people, time, None if baskets is None else baskets[part])
+            return self._lists(timed(rule, time), people, None if baskets is None else baskets[part])
 
         starts = range(0, len(ids), step)
-        if n_jobs == 1:
+        if jobs == 1:
             found = [block(start) for start in starts]
         else:
-            with ThreadPoolExecutor(n_jobs) as pool:
+            with ThreadPoolExecutor(jobs) as pool:
                 found = list(pool.map(block, starts))
         return Recommendations([one for part in found for one in part], [str(one) for one in customers])
 
-    def _lists(
-        self, rule: Rule, people: People, time: Time | None, baskets: Baskets | None
-    ) -> list[Recommendation | None]:
+    def _lists(self, rule: Rule, people: People, baskets: Baskets | None) -> list[Recommendation | None]:
         """Return the best items for each customer, whose baskets have begun or not; None for baskets of probability zero."""
-        base, own, best = at_time(self.plain, time), people.counts, None
-        if baskets is None and rule.caps is None and people.weights(base) is None and self.others is None:
-            return best_sparse(rule, people, base.popularity, base.labels)
+        own, best = people.counts, None
+        if baskets is None and rule.caps is None and self.others is None and people.weights_left(rule) is None:
+            return best_sparse(rule, people, rule.law.popularity, rule.law.labels)
         if baskets is not None and rule.caps is None:  # beside the best, the chances of own items matter
             best = Best(rule.n, rule.allowed, rule.unit, rule.least, np.split(own.items, own.indptr[1:-1]))
-        chances = people.begun(base, baskets, best)
+        chances = people.begun(rule, baskets, best)
         held = [np.empty(0, np.int64)] * len(own.mass) if baskets is None else list(baskets)
         return [None if np.isnan(row[0]) else rule.best(row, items) for row, items in zip(chances, held)]
 

@@ -91,6 +91,11 @@ def at_time(law: Law, time: Time | None) -> Law:
     return found
 
 
+def timed(rule: Rule, time: Time | None) -> Rule:
+    """Return a rule by the laws in that context."""
+    return rule._replace(law=at_time(rule.law, time), whole=at_time(rule.whole, time))
+
+
 def read_time(time: Time) -> np.datetime64:
     """Return a time, in seconds."""
     found: np.datetime64 = moment(time)
@@ -132,23 +137,47 @@ class People:
         found = (missions * self.fade[:, None] + prior * law.weights) / (mass + prior)[:, None]
         return np.asarray(found / found.sum(axis=1, keepdims=True))
 
-    def begun(self, law: Law, baskets: Baskets | None, best: Best | None = None) -> FloatArray:
+    def weights_left(self, rule: Rule) -> FloatArray | None:
+        """Return the same once some items are out of stock: missions that are likely to hold them, habits included, weigh less."""
+        law, whole, gone, n = rule.law, rule.whole, rule.gone, len(self.counts.mass)
+        weights, is_out = self.weights(whole), np.isin(self.counts.items, gone)
+        if not len(gone) or len(whole.weights) == 1 or (weights is None and self.others is None and not is_out.any()):
+            return weights
+        each = np.broadcast_to(whole.weights, (n, len(law.weights))) if weights is None else weights
+        owners, at = self.counts.owners[is_out], np.searchsorted(gone, self.counts.items[is_out])
+        factors, within = np.ones((n, len(gone))), whole.component_inclusions(gone)
+        if self.others is not None:
+            factors = self.pulls(self._next(whole, weights))[:, gone]
+        p = np.einsum("ac,ca->a", each[owners], within[:, at])
+        can = p > 0
+        owners, at, raised = owners[can], at[can], self.habits.raised(p[can], self.shares[is_out][can])
+        factors[owners, at] *= factors_to(raised, each[owners].T, within[:, at])
+        found = each * np.divide(law.weights, whole.weights, out=np.zeros_like(law.weights), where=whole.weights > 0)
+        for row, own in zip(found, factors):  # as items are raised: one by one within each mission
+            logs = -np.log1p(within[:, own != 1] * (own[own != 1] - 1)).sum(axis=1)
+            row *= np.exp(logs - logs.max())
+        return np.asarray(found / found.sum(axis=1, keepdims=True))
+
+    def begun(self, rule: Rule, baskets: Baskets | None, best: Best | None = None) -> FloatArray:
         """Return P(a | basket) of all items, p′ for own ones, a row per customer; without baskets, of those that have not begun."""
-        weights = self.weights(law)
-        if baskets is not None and self.others is None:
-            chances = scores_or_nan(law, baskets, whole=False, best=best, weights=weights)
+        weights = self.weights_left(rule)
+        if baskets is None:
+            chances = self._next(rule.law, weights)
+        else:
+            best = None if self.others else best
+            chances = scores_or_nan(rule.law, baskets, whole=False, best=best, weights=weights)
             self.raise_own(chances)
+        if self.others is None:
             return chances
+        factors = self.pulls(self._next(rule.whole, self.weights(rule.whole)))
+        return np.asarray(factors * chances / (1 - chances + factors * chances))
+
+    def _next(self, law: Law, weights: FloatArray | None) -> FloatArray:
+        """Return p′ of all items in baskets that have not begun, a row per customer."""
         every = law.popularity if weights is None else weights @ law.component_inclusions()
         chances = np.array(np.broadcast_to(every, (len(self.counts.mass), law.n_items)))
         self.raise_own(chances)
-        if self.others is None:
-            return chances
-        if baskets is None:
-            return self.others.moved(chances, self.bought(law.n_items))
-        factors, chances = self.pulls(chances), scores_or_nan(law, baskets, whole=False, weights=weights)
-        self.raise_own(chances)
-        return np.asarray(factors * chances / (1 - chances + factors * chances))
+        return chances
 
     def bought(self, n_items: int) -> Any:
         """Return the decayed counts of items, (customers, n_items), sparse."""
@@ -204,10 +233,10 @@ class Customer:
         factors[own.items[can]] *= factors_to(raised, w, within[:, can])
         return weights, factors
 
-    def begun(self, law: Law, basket: IntArray) -> FloatArray:
-        """Return P(a | basket) of all items, p′ for own ones."""
-        base = at_time(law, self.time)
-        chances: FloatArray = self.people.begun(base, base.one_basket(basket) if len(basket) else None)[0]
+    def begun(self, rule: Rule, basket: IntArray) -> FloatArray:
+        """Return P(a | basket) of all items, p′ for own ones, for a list by a rule."""
+        law, now = rule.law, timed(rule, self.time)
+        chances: FloatArray = self.people.begun(now, law.one_basket(basket) if len(basket) else None)[0]
         if np.isnan(chances[0]):  # a basket that never occurs: what follows raises, and says why
             chances = scores_of_one(law.under(law.ask(customer=self)), basket, whole=False)
         return chances
@@ -215,11 +244,13 @@ class Customer:
 
 def factors_to(wanted: FloatArray, weights: FloatArray, within: FloatArray) -> FloatArray:
     """Return the factors s of items with the chances p_ca ``within`` components for which Σ_c w_c s p_ca / (1 − p_ca + s p_ca) = p′_a."""
+    each = np.broadcast_to(np.reshape(weights, (len(weights), -1)), within.shape)  # of all items, or of each
 
     def moments(log_s: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray]:
         own, s = within[:, which], np.exp(log_s)
         chances = s * own / (1 - own + s * own)
-        return weights @ chances, weights @ (chances * (1 - chances))
+        counted = each[:, which] * chances
+        return counted.sum(axis=0), (counted * (1 - chances)).sum(axis=0)
 
     options = {"within": 1e-15, "least_variance": TINY, "least_tilt": 0.0, "most_tilt": np.log(MAX_FACTOR)}
     return np.exp(solve_each(moments, wanted, np.zeros(len(wanted)), **options))

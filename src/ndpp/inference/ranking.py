@@ -114,6 +114,7 @@ class Rule(NamedTuple):
 
     Items are ordered by P(a | J) divided by ``unit``, for completions by their scores; ``shown`` is what P(a | J) is divided by to give the
     score that is shown. Items below the ``least`` P(a | J), 0 where all may be listed, are left out, unless the list would be empty.
+    Items that are ``gone`` are out of stock; ``whole`` is the law before that, in which a customer's habits are known.
     """
 
     law: Law
@@ -124,6 +125,8 @@ class Rule(NamedTuple):
     shown: FloatArray
     least: FloatArray
     caps: Caps | None
+    gone: IntArray
+    whole: Law
 
     @classmethod
     def of(
@@ -161,11 +164,12 @@ class Rule(NamedTuple):
         allowed, caps = (allowed, None) if per_category is None else per_category.limit(law, allowed)
         if limits := listed(limits):
             caps = Caps.of(limits, law).joined(caps)
-        return cls(law, ranking, n, allowed, unit, shown, least, caps)
+        return cls(law, ranking, n, allowed, unit, shown, least, caps, NO_ITEMS, law)
 
-    def among(self, possible: BoolArray) -> Rule:
-        """Return the rule for lists of these items alone."""
-        return self._replace(allowed=self.allowed & possible)
+    def without(self, gone: IntArray, whole: Law) -> Rule:
+        """Return the rule for lists without what is out of stock; its law is ``whole`` without these items."""
+        allowed = self.allowed & ~np.isin(np.arange(len(self.allowed)), gone)
+        return self._replace(allowed=allowed, gone=gone, whole=whole)
 
     @property
     def meaning(self) -> str:
@@ -284,28 +288,31 @@ def recommend(  # type: ignore[misc]
         basket, exclude = known(basket), known(exclude)
         candidates = None if candidates is None else known(candidates)
     ids = check_items(basket, own, "basket")
-    own, person, in_stock = _of_lists(own, ids, ranking, cast(Conditions, {**conditions}), given=ids)
+    own, person, gone, whole = _of_lists(own, ids, ranking, cast(Conditions, {**conditions}), given=ids)
     rule = Rule.of(
         own, n=n, candidates=candidates, exclude=exclude, ranking=ranking, damping=damping, support=support, staples=staples,
         per_category=per_category, limits=limits,
-    ).among(in_stock)  # fmt: skip
-    return rule.best_for(ids) if person is None else rule.best(person.begun(own, ids), ids)
+    ).without(gone, whole)  # fmt: skip
+    return rule.best_for(ids) if person is None else rule.best(person.begun(rule, ids), ids)
 
 
 def _of_lists(
     law: Law, held: IntArray, ranking: Ranking | str, said: Conditions, given: IntArray = NO_ITEMS
-) -> tuple[Law, Whose | None, BoolArray]:
-    """Return the law of lists for baskets that hold these items, a customer whose own items are raised to p′, and what is in stock."""
+) -> tuple[Law, Whose | None, IntArray, Law]:
+    """Return the law of lists for baskets that hold these items, whose own items are raised, what is out of stock, and the law with it."""
     boost = said.get("boost")
     factors = (
         np.ones(law.n_items) if boost is None or not len(boost) else check_values(boost, law, "boost", default=1.0)
     )
+    gone = np.flatnonzero(factors == 0)
     if ranking == Ranking.COMPLETION:  # P(J ∪ a) / P(J) does not depend on what other sets there are
-        return law_under(law, given, excludes=False, **said), None, factors > 0
+        whole = law_under(law, given, excludes=False, **said)
+        return whole, None, gone, whole
     if boost is not None:
-        said["boost"] = listing_factors(factors, held)
+        said["boost"] = np.where(factors > 0, factors, 1.0)
     person = None if said.get("size") is not None else said.pop("customer", None)
-    return law_under(law, given, **said), person, factors > 0
+    whole = law_under(law, given, **said)
+    return whole.tilt(listing_factors(np.sign(factors), held)) if len(gone) else whole, person, gone, whole
 
 
 def recommend_many(
@@ -335,12 +342,12 @@ def recommend_many(
     own: Law = Law.required(law)
     said: Conditions = {"size": size, "boost": boost, "context": context, "mission": mission, "customer": customer}
     order = options.get("ranking", Ranking.CONTINUATION)
-    shared, person, in_stock = _of_lists(own, np.unique(baskets.indices), order, said)
-    rule = Rule.of(shared, **options).among(in_stock)
+    shared, person, gone, whole = _of_lists(own, np.unique(baskets.indices), order, said)
+    rule = Rule.of(shared, **options).without(gone, whole)
     if person is None:
         return Recommendations(rule.best_of_each(baskets), baskets.ids_or_numbers)
     found: list[Recommendation | None] = [None] * len(baskets)
     for i, ids in enumerate(baskets):
         with suppress(ZeroProbabilityError):
-            found[i] = rule.best(person.begun(shared, ids), ids)
+            found[i] = rule.best(person.begun(rule, ids), ids)
     return Recommendations(found, baskets.ids_or_numbers)

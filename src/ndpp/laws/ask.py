@@ -53,8 +53,8 @@ class Whose(Protocol):
     def over(self, law: Any) -> tuple[FloatArray | None, FloatArray | None]:
         """Return the weights (C,) of the components in this person's baskets, and factors (n,) of the items within each component."""
 
-    def begun(self, law: Any, basket: IntArray) -> FloatArray:
-        """Return the chance of each item to be in this person's basket, which has begun with these."""
+    def begun(self, rule: Any, basket: IntArray) -> FloatArray:
+        """Return the chance of each item to be in this person's basket, which has begun with these, for a list by a rule."""
 
 
 class Conditions(TypedDict, total=False):

@@ -49,6 +49,8 @@ class Hooks(ABC):
     frame: Frame
     _known: dict[str, Any]
     """What was computed of the components (:class:`~ndpp.laws.frame.of_components`)."""
+    given: IntArray = NO_ITEMS
+    """Items that all sets contain."""
     _memory: ClassVar[int] = 256 * 2**20
     """Default for the budget of :attr:`memory`."""
 

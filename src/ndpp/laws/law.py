@@ -206,6 +206,7 @@ class Law(Hooks):
         shares = law._free_weights / unit
         active = np.flatnonzero(shares > NEGLIGIBLE_POSTERIOR)
         out = unit * law._mean_inclusions(NO_ITEMS, None, active, shares[active])
+        out[law.given] = 1.0  # and not up to rounding
         return clip_probabilities(out, "inclusion probabilities")
 
     def inclusion_estimates(  # type: ignore[misc]

@@ -21,7 +21,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from ndpp._compiled import njit, soon
+from ndpp._compiled import interruptible, njit, soon
 from ndpp._stop import look
 from ndpp._types import BoolArray, FloatArray, IntArray, KeyArray, cached_property
 from ndpp._validation import check_count, frozen, real_array
@@ -196,6 +196,7 @@ def walk(seed: KeyArray, to: Neighbours, exits: IntArray, in_tree: BoolArray, at
     return steps
 
 
+@interruptible()
 def alias_tables(first: IntArray, weights: FloatArray) -> tuple[FloatArray, IntArray]:
     """Return threshold and alias of every node's table, one after the other."""
     degrees = np.diff(first)
