@@ -178,9 +178,9 @@ def test_chances_of_numbers_stay_below_their_bounds(kind: str):
     for left in (1, 2, 4):
         tilted = store.tilted(left)
         of_tied = [
-            (t, 0 * tilted.rungs, store.bounds(left, 1), left - t) for t in range(left + 1)
+            (t, 0 * tilted.rungs, store.bounds(left, 1)[left], left - t) for t in range(left + 1)
         ]  # T has t items at least
-        for t, rungs, bounds, most in (*of_tied, (left, tilted.rungs, tilted.bounds(left + 1), left)):
+        for t, rungs, bounds, most in (*of_tied, (left, tilted.rungs, tilted.bounds(left, 1)[left], left)):
             for c in range(len(law.weights)):
                 rung = int(rungs[c])
                 odds = store.union(c, rung).alone.odds
@@ -196,7 +196,7 @@ def test_control_a_bound_that_is_none(monkeypatch: pytest.MonkeyPatch):
     """Chances above the bound are cut, and the law is another."""
     law = tied("several", "generic")
     expected = enumerate_mixture(*dense("several", "generic"), lambda S: len(S) == 3)
-    monkeypatch.setattr(TiedParts, "bounds", lambda self, left, n_given: np.full(len(law.weights), 0.01))
+    monkeypatch.setattr(TiedParts, "bounds", lambda self, left, n_given: np.full((left + 1, len(law.weights)), 0.01))
     law.memory.within(0)  # what is kept has the right ones
     with pytest.raises(AssertionError):
         goodness.assert_law(law.sample(2000, size=3, rng=5), expected)

@@ -28,6 +28,7 @@ from ndpp._memory import n_bytes_of
 from ndpp._stop import look
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp.errors import BudgetExceededError
+from ndpp.items.base import look_up_cdf
 from ndpp.items.table import LeverageTable
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.patterns import FamilyGroups
@@ -42,7 +43,7 @@ from ndpp.samplers.clock import Clock
 from ndpp.samplers.exact import Exact
 from ndpp.samplers.exact.eigenclock import EigenClock
 from ndpp.samplers.exact.rows import EigenRows, Sides, rows_of
-from ndpp.samplers.family_parts import FamilyFactors, FamilyParts, GivenFamilies
+from ndpp.samplers.family_parts import FamilyFactors, FamilyParts, GivenFamilies, GivenNumbers
 from ndpp.samplers.unions import SIZED_BUDGET, Alone, without
 
 LOST_DIGITS = 1e-10
@@ -172,7 +173,8 @@ def circle(count: int) -> AnyArray:
 class FurtherItems(NamedTuple):
     """Sets of a :class:`Union` with ``left`` items in addition to the given ones; None: with any number of them.
 
-    T, which costs most, is accepted with probability P(|R ∖ T| = m) / ``bound``, for m the number of missing items; then R is drawn with m.
+    Given families bring a number f of them, by ``numbers``, proposed with probability ∝ P(f) ``bounds``[left − f]. T, which costs most, is
+    accepted with probability P(|R ∖ T| = m) / ``bounds``[left − f], for m the number of missing items; then R is drawn with m.
     ``counts(m, T ∪ J)`` tells how many items R ∖ T ∖ J has and draws m of them, with a finer tilt if its third argument is true; ``parts``
     and ``families`` are those of families and of given items. ``room`` (J,) is what given items leave of upper bounds on totals of
     ``values`` (J, n).
@@ -181,9 +183,10 @@ class FurtherItems(NamedTuple):
     union: Union
     left: int | None
     counts: Callable[[int, IntArray, bool], Counts]
-    bound: float
+    bounds: FloatArray
     parts: FamilyParts | None = None
     families: GivenFamilies | None = None
+    numbers: GivenNumbers | None = None
     values: FloatArray = NO_VALUES
     room: FloatArray = NO_VALUES[0]
 
@@ -191,16 +194,20 @@ class FurtherItems(NamedTuple):
         """Return the further items of a set, as items of the catalogue, or None if there are too many or too few of them."""
         if len(self.room):
             return self._within_room(rng)
-        tied = self.union.draw_tied(rng)
         if self.left is None:
+            tied = self.union.draw_tied(rng)
             return self.items(rng, np.union1d(tied, self.union.draw_apart(rng)))
-        if len(tied) > self.left:
+        wanted = self.left
+        if self.numbers is not None:
+            wanted -= look_up_cdf(self.cdf_of_numbers, rng.random())
+        tied = self.union.draw_tied(rng)
+        if len(tied) > wanted:
             return None
-        items, removed = self.items(rng, tied), np.concatenate([tied, self.union.clock.given])
-        count = self.left - len(items)
+        items, removed = self.items_of(rng, tied), np.concatenate([tied, self.union.clock.given])
+        count = wanted - len(items)
         if count < 0:
             return None
-        counts, sought = self.counts(count, removed, False), rng.random() * self.bound
+        counts, sought = self.counts(count, removed, False), rng.random() * self.bounds[wanted]
         chance = counts.tilted_chance(count, removed)
         if chance < RARE and sought < counts.untilted(2 * chance + ROUNDING, count, removed):
             counts = self.counts(count, removed, True)
@@ -208,7 +215,17 @@ class FurtherItems(NamedTuple):
         if sought >= counts.untilted(chance, count, removed):
             return None
         others = counts.draw(rng, count, removed)
-        return np.concatenate([items, self.items_of(rng, others) if self.parts is None else others])
+        found = [items, self.items_of(rng, others) if self.parts is None else others]
+        if self.numbers is not None:
+            found.append(self.numbers.draw(rng, self.left - wanted))
+        return np.concatenate(found)
+
+    @property
+    def cdf_of_numbers(self) -> FloatArray:
+        """Of the number of items that given families bring."""
+        assert self.numbers is not None  # there are given families
+        chances = self.numbers.sums[0]
+        return np.cumsum(chances * self.bounds[::-1][: len(chances)])
 
     def _within_room(self, rng: np.random.Generator) -> IntArray:
         """Return further items of any number, or too many of them: R is drawn first, and T only if R leaves room."""

@@ -41,7 +41,7 @@ from ndpp.linalg.tilts import MOST_TILT, solve_tilt
 from ndpp.samplers.backgrounds import SizedComponents
 from ndpp.samplers.base import Sampler, with_engine
 from ndpp.samplers.components import Counts, FurtherItems, Union, circle
-from ndpp.samplers.family_parts import FamilyFactors, FamilyParts, GivenFamilies, products_at
+from ndpp.samplers.family_parts import FamilyFactors, FamilyParts, GivenFamilies, GivenNumbers, products_at
 from ndpp.samplers.proposer import MAX_EXPECTED, Acceptance, Asked, Drawers, Proposer, all_given
 from ndpp.samplers.tilted import TiltedComponents, log_weights, products
 
@@ -63,8 +63,6 @@ N_NODES = 64
 """Points of the circle by which numbers of up to a quarter as many items are told apart; more for more items."""
 FOR_ROWS = 0.125
 """Part of the memory that is for rows of given items; the rest is for components and sizes."""
-FURTHER = 1.0, 2.0
-"""If given families bring more than this part of the further items, components are tilted to a third of these, and to a third again."""
 PREPARED = 0.75
 """Part of the memory of components that is filled before they are asked for."""
 MANY_ROWS = 12
@@ -109,7 +107,7 @@ class RungTilts:
 
     def __init__(self, mixture: SharedTies, rungs: FloatArray) -> None:
         self.rungs, log_tilt = rungs, rungs * RUNG
-        self.lone = _with_least(-mixture.lone_odds * np.exp(log_tilt[:, None] - 2 * mixture.log_rows(log_tilt)))
+        self.lone = _with_least(_minus_variances(mixture.log_rows(log_tilt)))
         self.components = TiltedComponents(mixture, partial(_log_factors, rungs), rungs != 0)
 
     grows: ClassVar[bool] = True
@@ -119,12 +117,13 @@ class RungTilts:
         """Bytes of all arrays."""
         return n_bytes_of(self.lone) + self.components.n_bytes
 
-    def bounds(self, n_without: int) -> FloatArray:
-        """Return a bound on the probability of any number of items of R without ``n_without`` rows; see :meth:`TiedParts.bounds`."""
-        if n_without > MOST_REMOVED:
-            return np.ones(len(self.rungs))
+    def bounds(self, left: int, n_given: int) -> FloatArray:
+        """Return bounds on the probability of any number of items of R without rows; see :meth:`TiedParts.bounds`."""
+        if left + n_given > MOST_REMOVED:
+            return np.ones((left + 1, len(self.rungs)))
         minus, removed = self.lone
-        return np.asarray(ive(0, (removed[:, min(n_without, removed.shape[1] - 1)] - minus).clip(0.0)))
+        without = removed[:, np.minimum(n_given + np.arange(left + 1), removed.shape[1] - 1)]
+        return np.asarray(ive(0, (without - minus[:, None]).clip(0.0))).T
 
 
 def _log_factors(rungs: FloatArray, which: Any, items: Any) -> FloatArray:
@@ -315,31 +314,43 @@ class TiedParts:
         """
 
         def make() -> tuple[tuple[float, FloatArray, FloatArray, FloatArray, FloatArray], ...]:
-            found, base, lone = [], self.mixture.log_rows(0.0), self.mixture.lone_odds
+            found, base = [], self.mixture.log_rows(0.0)
             for log_s in LOG_S:
                 logs = self.mixture.log_rows(log_s)
-                found.append((log_s, *_with_least(logs - base), *_with_least(-lone * np.exp(log_s - 2 * logs))))
+                found.append((log_s, *_with_least(logs - base), *_with_least(_minus_variances(logs))))
             return tuple(found)
 
         return self.memory.remember("tails", make)
 
     def bounds(self, left: int, n_given: int) -> FloatArray:
-        """Return a bound of P_c(|R ∖ T ∖ J| = m) of every component, for all T of t rows, m ≤ ``left`` − t, and given rows J.
+        """Return bounds of P_c(|R ∖ T ∖ J| ≤ k items exactly) for k = 0..left and every component, shape (left + 1, C).
 
-        For every s ≤ 1, P(|R| = m) ≤ s^(−m) E s^|R| · max_m P_s(|R| = m), P_s with odds times s; and the largest probability of a sum of
-        independent numbers X ≥ 0 is at most e^(−v) I₀(v), v = Σ P(X = 0) P(X = 1), as |E e^itX| ≤ exp(−P(X = 0) P(X = 1) (1 − cos t)).
+        That of k is one of P_c(|R ∖ T ∖ J| = m) for all T of t rows, m ≤ k − t, and given rows J. For every s ≤ 1, P(|R| = m) ≤
+        s^(−m) E s^|R| · max_m P_s(|R| = m), P_s with odds times s; and the largest probability of a sum of independent numbers X ≥ 0 is at
+        most e^(−v) I₀(v), v = Σ P(X = 0) P(X > 0), as |E e^itX| ≤ exp(−Σ_d P(X = 0) P(X = d) (1 − cos dt)), by Hölder's inequality.
         """
+        C = len(self.mixture.weights)
         if left + n_given > MOST_REMOVED:
-            return np.ones(len(self.mixture.weights))
-        out = np.full(len(self.mixture.weights), -np.inf)
+            return np.ones((left + 1, C))
+        out, m = np.full((left + 1, C), -np.inf), np.arange(left + 1)[:, None]
         for t in range(left + 1):
-            best = np.zeros(len(out))
+            best = np.zeros((left + 1 - t, C))
             for log_s, logs, least, minus, removed in self._tails:
                 variance = -(minus - removed[:, min(t + n_given, removed.shape[1] - 1)])
-                log_bound = logs - least[:, min(t + n_given, least.shape[1] - 1)] - (left - t) * log_s
+                log_bound = logs - least[:, min(t + n_given, least.shape[1] - 1)] - m[: len(best)] * log_s
                 best = np.minimum(best, log_bound.clip(max=0.0) + np.log(ive(0, variance.clip(0.0))))
-            out = np.maximum(out, best)
-        return np.asarray(np.exp(out))
+            out[t:] = np.maximum(out[t:], best)
+        return np.exp(out)
+
+    def chances(self, number: int) -> FloatArray:
+        """Guess P_c(|S| = number) of all components."""
+        mean, variance = (first + second for first, second in zip(self.moments[:2], self.moments[2:]))
+        return self.memory.remember(("chances", number), lambda: _size_chances(mean, variance, number))
+
+
+def _minus_variances(logs: FloatArray) -> FloatArray:
+    """Return −P(X = 0) P(X > 0) of rows, from log(1 + o)."""
+    return np.asarray(np.exp(-2 * logs) - np.exp(-logs))
 
 
 def _about(left: int) -> float:
@@ -371,10 +382,11 @@ class TiedDrawers:
         aim: float = 0.0,
     ) -> None:
         self.parts, self.ids, self.left, self.rungs, self.is_fine, self.aim = parts, ids, left, rungs, is_fine, aim
-        self.bounds = np.ones(len(rungs)) if bounds is None else bounds
+        self.bounds = np.ones((1, len(rungs))) if bounds is None else bounds
         self._made: dict[int, FurtherItems] = {}  # of components that were in memory when so much had been forgotten
         self._n_forgotten = parts.memory.n_forgotten
         self._families: dict[float, GivenFamilies] = {}
+        self._numbers: dict[float, GivenNumbers] = {}
         self._expected: float | None = None
 
     def __reduce__(self) -> Any:
@@ -408,18 +420,35 @@ class TiedDrawers:
             self._families[rung] = GivenFamilies.of(self.parts.patterns(rung), self.touched)
         return self._families[rung]
 
+    def numbers(self, rung: float) -> GivenNumbers:
+        """Return how many further items the families of the given items bring in components on a rung."""
+        if rung not in self._numbers:
+            assert self.left is not None  # sets of any size do not ask
+            patterns, by_state = self.parts.patterns(rung), self.parts.mixture._by_state
+            families = self._families.setdefault(rung, GivenFamilies.of(patterns, self.touched))
+            self._numbers[rung] = GivenNumbers.of(families, patterns.log_rest, by_state, self.left)
+        return self._numbers[rung]
+
+    def numbers_at(self, rung: float) -> FloatArray:
+        """Return P_c(f) of these numbers f, shape (…, C); without given families, that of none."""
+        if self.parts.mixture.patterns is None or not len(self.ids):
+            return np.ones((1, len(self.rungs)))
+        return self.numbers(rung).sums[0]
+
     def _drawer(self, c: int) -> FurtherItems:
-        union, mixture, bound = (
+        union, mixture, bounds = (
             self.parts.union(c, self.tilt(c), self.components),
             self.parts.mixture,
-            float(self.bounds[c]),
+            self.bounds[:, c],
         )
         counts = partial(self.parts.counts, c, float(self.rungs[c]), odds=union.alone.odds)
         if mixture.patterns is None:
-            return FurtherItems(union.given(self._rows), self.left, counts, bound)
-        families = self.families(c).weighed(mixture.odds[c])
-        parts = self.parts.parts(c, self.tilt(c), self.patterns(c))
-        return FurtherItems(union.given(families.families), self.left, counts, bound, parts, families)
+            return FurtherItems(union.given(self._rows), self.left, counts, bounds)
+        parts, given = self.parts.parts(c, self.tilt(c), self.patterns(c)), union.given(self.touched.families)
+        if self.left is None:
+            return FurtherItems(given, None, counts, bounds, parts, self.families(c).weighed(mixture.odds[c]))
+        numbers = self.numbers(float(self.rungs[c])).of_component(c) if len(self.ids) else None
+        return FurtherItems(given, self.left, counts, bounds, parts, numbers=numbers)
 
     @cached_property
     def touched(self) -> Touched:
@@ -441,7 +470,8 @@ class TiedDrawers:
             chance = 0.0
             for c in likely:
                 sizes = parts.at(c, float(self.rungs[c] * RUNG)).size_distribution()
-                chance += shares[c] * sizes[self.left] / self.bounds[c]
+                numbers = self.numbers_at(float(self.rungs[c]))[:, [c]]
+                chance += shares[c] * sizes[self.left] / _over_numbers(numbers, self.bounds[:, [c]])[0]
             self._expected = float(1 / max(chance, np.finfo(float).tiny))
         return self._expected or 1.0
 
@@ -485,34 +515,32 @@ def begin(
     if not posterior.any():
         bound = int(most.max()) + len(ids)
         raise ImpossibleSizeError(f"no set is larger than {bound} items; got size {size}")
-    mean, variance = (first + second for first, second in zip(parts.moments[:2], parts.moments[2:]))
-    bounds = parts.memory.remember(("bounds", left, len(ids)), lambda: parts.bounds(left, len(ids))).copy()
-    chances = parts.memory.remember(("chances", left), lambda: _size_chances(mean, variance, left))
-    weights = posterior * bounds
-    aim = _aim(parts, ids, left, int(weights.argmax()), is_fine)
-    if aim < parts.aim(left, is_fine) or posterior @ chances < MIN_SIZE_ACCEPTANCE * weights.sum():
+    bounds = parts.memory.remember(("bounds", left, len(ids)), lambda: parts.bounds(left, len(ids)))
+    aim = parts.aim(left, is_fine)
+    drawers = TiedDrawers(parts, ids, left, rungs, bounds, is_fine, aim)
+    chances = drawers.numbers_at(0.0)
+    weights = posterior * _over_numbers(chances, bounds)
+    guess = np.array([parts.chances(left - f) for f in range(len(chances))])[::-1]
+    if posterior @ _over_numbers(chances, guess) < MIN_SIZE_ACCEPTANCE * weights.sum():
         tilted = parts.tilted(aim, is_fine)
-        key = "others", aim, left + len(ids), is_fine
-        others = parts.memory.remember(key, lambda: tilted.bounds(left + len(ids)))
+        key = "others", aim, left, len(ids), is_fine
+        others = parts.memory.remember(key, lambda: tilted.bounds(left, len(ids)))
+        of_tilted = np.empty(len(weights))
+        for rung in np.unique(tilted.rungs).tolist():
+            at = tilted.rungs == rung
+            of_tilted[at] = _over_numbers(drawers.numbers_at(rung)[:, at], others[:, at])
         with np.errstate(divide="ignore"):
-            log_plain, log_units = np.log(weights) + log_posterior.max(), np.log(others) - size * tilted.rungs * RUNG
+            log_plain = np.log(weights) + log_posterior.max()
+            log_units = np.log(of_tilted) - size * tilted.rungs * RUNG
         logs, at = tilted.components.choose(parts, ids, log_plain, log_units)
-        weights, bounds[at], rungs[at] = np.exp(logs - logs.max()), others[at], tilted.rungs[at]
-    return weights, TiedDrawers(parts, ids, left, rungs, bounds, is_fine, aim)
+        weights, rungs[at] = np.exp(logs - logs.max()), tilted.rungs[at]
+        drawers.bounds = np.where(at, others, bounds)
+    return weights, drawers
 
 
-def _aim(parts: TiedParts, ids: IntArray, left: int, c: int, is_fine: bool) -> float:
-    """Return the number of items to which components are tilted: less than for no given items if their families bring many, as in c."""
-    patterns, aim = parts.mixture.patterns, parts.aim(left, is_fine)
-    if patterns is None or not len(ids):
-        return aim
-    touched, state_odds = patterns.touched_by(ids), parts.mixture.odds[c]
-    for most in FURTHER:
-        tilted = parts.patterns(float(parts.rungs(aim, is_fine)[c]))
-        if GivenFamilies.of(tilted, touched).weighed(state_odds).mean(tilted.log_rest) <= most * left:
-            break
-        aim /= 3
-    return aim
+def _over_numbers(chances: FloatArray, bounds: FloatArray) -> FloatArray:
+    """Return Σ_f P(f) b(left − f) of components, for numbers f of items that given families bring."""
+    return np.asarray((chances * bounds[::-1][: len(chances)]).sum(axis=0))
 
 
 def _log_posterior(parts: TiedParts, ids: IntArray) -> FloatArray:
