@@ -178,7 +178,7 @@ def test_chances_of_numbers_stay_below_their_bounds(kind: str):
     for left in (1, 2, 4):
         tilted = store.tilted(left)
         of_tied = [
-            (t, 0 * tilted.rungs, store.bounds(left, 1)[left], left - t) for t in range(left + 1)
+            (t, 0 * tilted.rungs, store.bounds(left, 1)[0][left], left - t) for t in range(left + 1)
         ]  # T has t items at least
         for t, rungs, bounds, most in (*of_tied, (left, tilted.rungs, tilted.bounds(left, 1)[left], left)):
             for c in range(len(law.weights)):
@@ -189,14 +189,16 @@ def test_chances_of_numbers_stay_below_their_bounds(kind: str):
                 for rows in removed:
                     chances = [chance(store.counts(c, rung, m, rows), m, rows) for m in range(most + 1)]
                     assert max(chances) <= bounds[c] * (1 + 1e-12)
-    assert (store.bounds(shared.MOST_REMOVED, 1) == 1).all()
+    assert (np.array(store.bounds(shared.MOST_REMOVED, 1)) == 1).all()
 
 
 def test_control_a_bound_that_is_none(monkeypatch: pytest.MonkeyPatch):
     """Chances above the bound are cut, and the law is another."""
     law = tied("several", "generic")
     expected = enumerate_mixture(*dense("several", "generic"), lambda S: len(S) == 3)
-    monkeypatch.setattr(TiedParts, "bounds", lambda self, left, n_given: np.full((left + 1, len(law.weights)), 0.01))
+    monkeypatch.setattr(
+        TiedParts, "bounds", lambda self, left, n_given: (np.full((left + 1, len(law.weights)), 0.01),) * 2
+    )
     law.memory.within(0)  # what is kept has the right ones
     with pytest.raises(AssertionError):
         goodness.assert_law(law.sample(2000, size=3, rng=5), expected)

@@ -149,9 +149,7 @@ class GivenNumbers(NamedTuple):
 
 
 @njit(error_model="numpy")
-def _numbers_of(
-    chances: FloatArray, first: IntArray, shares: FloatArray, most: int
-) -> tuple[FloatArray, FloatArray]:
+def _numbers_of(chances: FloatArray, first: IntArray, shares: FloatArray, most: int) -> tuple[FloatArray, FloatArray]:
     """Return ``tails`` and ``sums``, from the last item to the first, and from the last family to the first."""
     (n_families, K, C), n = shares.shape, most + 1
     tails, sums, own = np.zeros((len(chances), K, n)), np.zeros((n_families + 1, n, C)), np.empty(C)

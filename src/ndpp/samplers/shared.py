@@ -28,7 +28,7 @@ from scipy.special import gammaln, ive, xlogy
 
 from ndpp._memory import Memory, n_bytes_of
 from ndpp._stop import look
-from ndpp._types import FloatArray, IntArray, cached_property
+from ndpp._types import FloatArray, IntArray, Which, cached_property
 from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleSizeError
 from ndpp.laws.law import Law
@@ -37,10 +37,11 @@ from ndpp.laws.patterns import FamilyGroups, Patterns, Touched
 from ndpp.laws.precision import check_given
 from ndpp.laws.shared import MOST_LOG, SharedTies
 from ndpp.linalg.eigen import is_skew
+from ndpp.linalg.scaling import EPS
 from ndpp.linalg.tilts import MOST_TILT, solve_tilt
 from ndpp.samplers.backgrounds import SizedComponents
 from ndpp.samplers.base import Sampler, with_engine
-from ndpp.samplers.components import Counts, FurtherItems, Union, circle
+from ndpp.samplers.components import LOST_DIGITS, Counts, FurtherItems, Union, circle
 from ndpp.samplers.family_parts import FamilyFactors, FamilyParts, GivenFamilies, GivenNumbers, products_at
 from ndpp.samplers.proposer import MAX_EXPECTED, Acceptance, Asked, Drawers, Proposer, all_given
 from ndpp.samplers.tilted import TiltedComponents, log_weights, products
@@ -49,14 +50,18 @@ Tilt: TypeAlias = float | bytes
 """What tells the tilts of a component apart: its rung, or the key of limits; 0 for none."""
 RUNG, FINE = 0.25, 64
 """log ρ is a multiple of this, or of its ``FINE``-th part."""
-MIN_SIZE_ACCEPTANCE = 0.15
+MIN_SIZE_ACCEPTANCE = 0.08
 """If at least this share of the untilted proposals is accepted, no component is tilted."""
 MAX_SIZE_DEVIATIONS = 3.0
 """The chance of a size is guessed up to this many standard deviations from the mean."""
 RUNGS_PER_TILT = 2
 """R is tilted by multiples of this many rungs."""
-LOG_S = (0.0, -0.35, -0.7, -1.05, -1.4, -2.1, -2.8, -4.0)
+LOG_S = (0.0, -0.4, -0.9, -1.6, -2.5, -4.0)
 """log s of the bounds."""
+LEAST_EMPTY, LEAST_TIED = 0.05, 1e-4
+"""T is drawn apart from the empty T if the latter has at least this share of all baskets, and others this share of a component."""
+MOST_COUNTED, ROWS_AT_ONCE = 16, 64
+"""Most items of R whose number has a probability for all components at once, and rows that are multiplied at a time."""
 MOST_REMOVED = 64
 """Most items that are given or wanted for which there are bounds."""
 N_NODES = 64
@@ -183,9 +188,8 @@ class TiedParts:
     ) -> Counts:
         """Return how many items of component c come by themselves, and what draws ``count`` of them from rows that are not removed.
 
-        ``odds`` are those of its rows on the rung; for rung 0 they are known.
+        ``odds()`` are those of its rows on the rung; for rung 0 they are known.
         """
-        odds = self.union(c, 0).alone.odds if odds is None else odds
         n = int(self.mixture.largest[c])
         n_left = n - int(self.mixture.largest_of_rows(removed, c).sum())
         wanted = min(count * n / max(n_left, count, 1), n - 0.3)
@@ -196,7 +200,9 @@ class TiedParts:
         n_nodes = N_NODES + 2 * max(0, count - N_NODES // 4)
         uses = [(rung + tilt, n_nodes, "totals")]
         return self.memory.remember(
-            (c, rung, tilt, n_nodes), lambda: self._counts(c, rung, odds, tilt, n_nodes), uses=uses
+            (c, rung, tilt, n_nodes),
+            lambda: self._counts(c, rung, self.union(c, 0).alone.odds if odds is None else odds(), tilt, n_nodes),
+            uses=uses,
         )
 
     def _counts(self, c: int, rung: float, odds: FloatArray, tilt: float, n_nodes: int) -> Counts:
@@ -244,10 +250,10 @@ class TiedParts:
 
         return self.memory.remember(("rungs", aim, is_fine), make)
 
-    def _means_alone(self, wanted: float) -> tuple[FloatArray, FloatArray]:
+    def _means_alone(self, wanted: float, which: Which = slice(None)) -> tuple[FloatArray, FloatArray]:
         """Return log ρ and the means of |R| under it, derivatives of log E ρ^|R|, from below to above the wanted mean if there are any."""
-        known = {log_s: logs for log_s, logs, *_ in self._tails}
-        most = np.minimum(wanted, self.mixture.largest - 0.3)
+        known = {log_s: logs[which] for log_s, logs, *_ in self._tails}
+        most = np.minimum(wanted, self.mixture.largest[which] - 0.3)
         while True:
             grid = np.array(sorted(known))
             means = np.diff([known[x] for x in grid.tolist()], axis=0) / np.diff(grid)[:, None]
@@ -256,7 +262,7 @@ class TiedParts:
             if not more:
                 return (grid[1:] + grid[:-1]) / 2, means
             for x in np.clip(2 * np.array(more), -MOST_TILT, MOST_TILT).tolist():
-                known[x] = self.memory.remember(("log mean", x), partial(self._log_mean, x))
+                known[x] = self.memory.remember(("log mean", x), partial(self._log_mean, x))[which]
 
     def _log_mean(self, x: float) -> FloatArray:
         """Return log E ρ^|R| of each component, x = log ρ."""
@@ -266,9 +272,9 @@ class TiedParts:
         """Return about the tilt under which R has ``wanted`` items on average. It is kept, as few numbers are ever wanted."""
 
         def find() -> float:
-            middles, means = self._means_alone(wanted)
+            middles, means = self._means_alone(wanted, [c])
             with np.errstate(divide="ignore"):
-                return float(np.interp(np.log(max(wanted, 0.3)), np.log(means[:, c]), middles))
+                return float(np.interp(np.log(max(wanted, 0.3)), np.log(means[:, 0]), middles))
 
         return self.memory.remember(("tilt alone", c, wanted), find)
 
@@ -322,30 +328,79 @@ class TiedParts:
 
         return self.memory.remember("tails", make)
 
-    def bounds(self, left: int, n_given: int) -> FloatArray:
-        """Return bounds of P_c(|R ∖ T ∖ J| ≤ k items exactly) for k = 0..left and every component, shape (left + 1, C).
+    def bounds(self, left: int, n_given: int) -> tuple[FloatArray, FloatArray]:
+        """Return bounds b(k), k = 0..left, of P_c(|R ∖ T ∖ J| = m) for T of t rows, m ≤ k − t, and given rows J: for all T, and if t > 0.
 
-        That of k is one of P_c(|R ∖ T ∖ J| = m) for all T of t rows, m ≤ k − t, and given rows J. For every s ≤ 1, P(|R| = m) ≤
-        s^(−m) E s^|R| · max_m P_s(|R| = m), P_s with odds times s; and the largest probability of a sum of independent numbers X ≥ 0 is at
-        most e^(−v) I₀(v), v = Σ P(X = 0) P(X > 0), as |E e^itX| ≤ exp(−Σ_d P(X = 0) P(X = d) (1 − cos dt)), by Hölder's inequality.
+        Shapes (left + 1, C). For every s ≤ 1, P(|R| = m) ≤ s^(−m) E s^|R| · max_m P_s(|R| = m), P_s with odds times s; and the largest
+        probability of a sum of independent numbers X ≥ 0 is at most e^(−v) I₀(v), v = Σ P(X = 0) P(X > 0), as |E e^itX| ≤
+        exp(−Σ_d P(X = 0) P(X = d) (1 − cos dt)), by Hölder's inequality.
         """
         C = len(self.mixture.weights)
         if left + n_given > MOST_REMOVED:
-            return np.ones((left + 1, C))
+            return np.ones((left + 1, C)), np.ones((left + 1, C))
         out, m = np.full((left + 1, C), -np.inf), np.arange(left + 1)[:, None]
-        for t in range(left + 1):
+        for t in range(left, -1, -1):
+            of_tied = out.copy()  # that of the last one is without t = 0
             best = np.zeros((left + 1 - t, C))
             for log_s, logs, least, minus, removed in self._tails:
                 variance = -(minus - removed[:, min(t + n_given, removed.shape[1] - 1)])
                 log_bound = logs - least[:, min(t + n_given, least.shape[1] - 1)] - m[: len(best)] * log_s
                 best = np.minimum(best, log_bound.clip(max=0.0) + np.log(ive(0, variance.clip(0.0))))
             out[t:] = np.maximum(out[t:], best)
-        return np.exp(out)
+        return np.exp(out), np.exp(of_tied)
 
-    def chances(self, number: int) -> FloatArray:
-        """Guess P_c(|S| = number) of all components."""
+    def alone(self, removed: IntArray, left: int) -> FloatArray:
+        """Return P_c(|R| = m) without these rows for m = 0..left, shape (left + 1, C); 0 of components where that costs too many digits.
+
+        The weights of all sets of m items of R are computed once, as sums and products of positive numbers. The numbers of each row that is
+        removed are then taken out as one power series is divided by another.
+        """
+        if left > MOST_COUNTED:
+            return np.zeros((left + 1, len(self.mixture.weights)))
+        found, log_ones = self.memory.remember("weights of numbers", self._weights)
+        found = found[: left + 1].copy()
+        error = EPS * self.mixture.touched.base.n_items * found
+        log_ones = log_ones - np.log1p(self.mixture.touched.tilted_odds(0.0, rows=removed)).sum(axis=1)
+        for own in self._weights_of_rows(removed, left):
+            for m in range(1, left + 1):
+                found[m] -= np.einsum("mc,mc->c", own[1 : m + 1], found[m - 1 :: -1])
+                error[m] += np.einsum("mc,mc->c", own[1 : m + 1], error[m - 1 :: -1]) + EPS * abs(found[m])
+        return np.where((error <= LOST_DIGITS * found).all(axis=0), found * np.exp(-log_ones), 0.0)
+
+    def _weights(self) -> tuple[FloatArray, FloatArray]:
+        """Return the weights of the sets of m = 0..MOST_COUNTED items of R, and the logarithm of those of all sets."""
+        ties, patterns = self.mixture.touched, self.mixture.patterns
+        n_items = np.ones(len(ties.base.support), np.int64) if patterns is None else np.diff(patterns.member_table[0])
+        out, rows = np.zeros((MOST_COUNTED + 1, len(ties.odds))), np.argsort(n_items)
+        out[0] = 1.0
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            some = rows[start : start + ROWS_AT_ONCE]
+            for own in self._weights_of_rows(some, min(int(n_items[some[-1]]), MOST_COUNTED)):
+                before = out.copy()
+                for j in range(1, len(own)):
+                    out[j:] += before[:-j] * own[j]
+        return out, np.log1p(ties.odds[:, ties.base.support]).sum(axis=1)
+
+    def _weights_of_rows(self, rows: IntArray, most: int) -> FloatArray:
+        """Return the weights of the sets of 0..most items of rows, shape (rows, most + 1, C)."""
+        patterns, C = self.mixture.patterns, len(self.mixture.weights)
+        if patterns is None:
+            out = np.zeros((len(rows), most + 1, C))
+            out[:, 1:2] = self.mixture.touched.tilted_odds(0.0, rows=rows).T[:, None][:, : most + 1]
+        else:
+            kept, slots = (
+                self.memory.remember("elementary", lambda: patterns.elementary(MOST_COUNTED)),
+                patterns.slots[rows],
+            )
+            out = kept[slots, : most + 1].swapaxes(1, 2) @ self.mixture._by_state[slots]
+        out[:, 0] = 1.0
+        return out
+
+    def chances(self, left: int, count: int) -> FloatArray:
+        """Guess P_c(|S| = m) of all components for ``count`` numbers m up to ``left``."""
         mean, variance = (first + second for first, second in zip(self.moments[:2], self.moments[2:]))
-        return self.memory.remember(("chances", number), lambda: _size_chances(mean, variance, number))
+        sizes = np.arange(left + 1 - count, left + 1)[:, None]
+        return self.memory.remember(("chances", left, count), lambda: _size_chances(mean, variance, sizes))
 
 
 def _minus_variances(logs: FloatArray) -> FloatArray:
@@ -368,7 +423,8 @@ def _with_least(values: FloatArray) -> tuple[FloatArray, FloatArray]:
 class TiedDrawers:
     """What draws the further items of sets of a mixture: from component c on rung ``rungs[c]``, ``left`` items (None: any number).
 
-    Rungs other than 0 are those of ``parts.tilted(aim, is_fine)``.
+    Rungs other than 0 are those of ``parts.tilted(aim, is_fine)``. ``shares`` (C,) of the proposals have an empty T, and ``alone`` are
+    their chances of numbers of items (:meth:`TiedParts.alone`).
     """
 
     def __init__(
@@ -380,9 +436,11 @@ class TiedDrawers:
         bounds: FloatArray | None = None,
         is_fine: bool = False,
         aim: float = 0.0,
+        known: tuple[FloatArray, FloatArray] | None = None,
     ) -> None:
         self.parts, self.ids, self.left, self.rungs, self.is_fine, self.aim = parts, ids, left, rungs, is_fine, aim
         self.bounds = np.ones((1, len(rungs))) if bounds is None else bounds
+        self.alone, self.shares = (np.zeros((1, len(rungs))), np.zeros(len(rungs))) if known is None else known
         self._made: dict[int, FurtherItems] = {}  # of components that were in memory when so much had been forgotten
         self._n_forgotten = parts.memory.n_forgotten
         self._families: dict[float, GivenFamilies] = {}
@@ -390,7 +448,8 @@ class TiedDrawers:
         self._expected: float | None = None
 
     def __reduce__(self) -> Any:
-        return TiedDrawers, (self.parts, self.ids, self.left, self.rungs, self.bounds, self.is_fine, self.aim)
+        known = self.alone, self.shares
+        return TiedDrawers, (self.parts, self.ids, self.left, self.rungs, self.bounds, self.is_fine, self.aim, known)
 
     def __getitem__(self, c: int) -> FurtherItems:
         memory = self.parts.memory
@@ -433,22 +492,33 @@ class TiedDrawers:
         """Return P_c(f) of these numbers f, shape (…, C); without given families, that of none."""
         if self.parts.mixture.patterns is None or not len(self.ids):
             return np.ones((1, len(self.rungs)))
-        return self.numbers(rung).sums[0]
+        return np.asarray(self.numbers(rung).sums[0])
+
+    def _union(self, c: int) -> Union:
+        return self.parts.union(c, self.tilt(c), self.components).given(self._rows)
+
+    def _odds(self, c: int) -> FloatArray:
+        """Return the odds of the rows of component c on its rung."""
+        if not self.tilt(c):
+            return np.asarray(self.parts.mixture.touched.tilted_odds(0.0, [c])[0])
+        return np.asarray(self.components().single(self.parts.mixture, c).tilted_odds(0.0)[0])
 
     def _drawer(self, c: int) -> FurtherItems:
-        union, mixture, bounds = (
-            self.parts.union(c, self.tilt(c), self.components),
-            self.parts.mixture,
-            self.bounds[:, c],
-        )
-        counts = partial(self.parts.counts, c, float(self.rungs[c]), odds=union.alone.odds)
-        if mixture.patterns is None:
-            return FurtherItems(union.given(self._rows), self.left, counts, bounds)
-        parts, given = self.parts.parts(c, self.tilt(c), self.patterns(c)), union.given(self.touched.families)
+        parts, rung = self.parts, float(self.rungs[c])
+        counts = partial(parts.counts, c, rung, odds=partial(self._odds, c))
+        found = FurtherItems(partial(self._union, c), parts.mixture.touched.base, self._rows, self.left, counts)
+        if parts.mixture.patterns is not None:
+            found = found._replace(parts=parts.parts(c, self.tilt(c), self.patterns(c)))
         if self.left is None:
-            return FurtherItems(given, None, counts, bounds, parts, self.families(c).weighed(mixture.odds[c]))
-        numbers = self.numbers(float(self.rungs[c])).of_component(c) if len(self.ids) else None
-        return FurtherItems(given, self.left, counts, bounds, parts, numbers=numbers)
+            if found.parts is not None:
+                found = found._replace(families=self.families(c).weighed(parts.mixture.odds[c]))
+            return found
+        both = (self.numbers_at(0.0), self.alone), (self.numbers_at(rung), self.bounds)
+        untied, tied = (chances[:, c] * some[::-1][: len(chances), c] for chances, some in both)
+        share, bounds = self.shares[c], self.bounds[:, c]
+        chances = np.append(share * untied / (untied.sum() or 1.0), (1 - share) * tied / (tied.sum() or 1.0))
+        numbers = self.numbers(rung).of_component(c) if len(untied) > 1 else None
+        return found._replace(numbers=numbers, cdf=np.cumsum(chances), bounds=bounds, is_apart=bool(share > 0))
 
     @cached_property
     def touched(self) -> Touched:
@@ -459,7 +529,8 @@ class TiedDrawers:
 
     @cached_property
     def _rows(self) -> IntArray:
-        return np.searchsorted(self.parts.mixture.base.support, self.ids)
+        mixture = self.parts.mixture
+        return np.searchsorted(mixture.base.support, self.ids) if mixture.patterns is None else self.touched.families
 
     def expected(self, cdf: FloatArray) -> float:
         """Return the mean number of proposals per draw, from the chances of the wanted size in the likely components."""
@@ -470,8 +541,9 @@ class TiedDrawers:
             chance = 0.0
             for c in likely:
                 sizes = parts.at(c, float(self.rungs[c] * RUNG)).size_distribution()
-                numbers = self.numbers_at(float(self.rungs[c]))[:, [c]]
-                chance += shares[c] * sizes[self.left] / _over_numbers(numbers, self.bounds[:, [c]])[0]
+                numbers, own = self.numbers_at(float(self.rungs[c]))[:, [c]], float(self.shares[c])
+                of_tied = sizes[self.left] / _over_numbers(numbers, self.bounds[:, [c]])[0]
+                chance += shares[c] * (own + (1 - own) * min(of_tied, 1.0))
             self._expected = float(1 / max(chance, np.finfo(float).tiny))
         return self._expected or 1.0
 
@@ -504,7 +576,7 @@ def begin(
     parts: TiedParts, ids: IntArray, size: int | None, *, is_fine: bool = False
 ) -> tuple[FloatArray, TiedDrawers]:
     """Return the weights by which components are proposed, and what draws from them."""
-    mixture, log_posterior = parts.mixture, _log_posterior(parts, ids)
+    mixture, (log_posterior, log_untied) = parts.mixture, log_posteriors(parts, ids)
     if log_posterior.max() == -np.inf:
         raise mixture._impossible(ids, None)
     posterior, rungs = np.exp(log_posterior - log_posterior.max()), np.zeros(len(log_posterior))
@@ -515,13 +587,22 @@ def begin(
     if not posterior.any():
         bound = int(most.max()) + len(ids)
         raise ImpossibleSizeError(f"no set is larger than {bound} items; got size {size}")
-    bounds = parts.memory.remember(("bounds", left, len(ids)), lambda: parts.bounds(left, len(ids)))
+    bounds, of_tied = parts.memory.remember(("bounds", left, len(ids)), lambda: parts.bounds(left, len(ids)))
     aim = parts.aim(left, is_fine)
     drawers = TiedDrawers(parts, ids, left, rungs, bounds, is_fine, aim)
-    chances = drawers.numbers_at(0.0)
-    weights = posterior * _over_numbers(chances, bounds)
-    guess = np.array([parts.chances(left - f) for f in range(len(chances))])[::-1]
-    if posterior @ _over_numbers(chances, guess) < MIN_SIZE_ACCEPTANCE * weights.sum():
+    numbers, empty = drawers.numbers_at(0.0), np.exp(log_untied - log_posterior.max())
+    tied = posterior - empty
+    if empty.sum() > LEAST_EMPTY * posterior.sum():
+        alone = parts.alone(drawers._rows, left)
+        is_apart = (alone[-1] > 0) & (tied > LEAST_TIED * posterior)
+        drawers.alone, drawers.bounds = np.where(is_apart, alone, 0.0), np.where(is_apart, of_tied, bounds)
+        tied, empty = np.where(is_apart, tied, posterior), empty * _over_numbers(numbers, drawers.alone)
+    else:
+        tied, empty = posterior, np.zeros(len(posterior))
+    weights = empty + tied * _over_numbers(numbers, drawers.bounds)
+    drawers.shares = np.divide(empty, weights, out=np.zeros(len(weights)), where=empty > 0)
+    guess = _over_numbers(numbers, parts.chances(left, len(numbers)))
+    if posterior @ guess < MIN_SIZE_ACCEPTANCE * weights.sum():
         tilted = parts.tilted(aim, is_fine)
         key = "others", aim, left, len(ids), is_fine
         others = parts.memory.remember(key, lambda: tilted.bounds(left, len(ids)))
@@ -533,8 +614,8 @@ def begin(
             log_plain = np.log(weights) + log_posterior.max()
             log_units = np.log(of_tilted) - size * tilted.rungs * RUNG
         logs, at = tilted.components.choose(parts, ids, log_plain, log_units)
-        weights, rungs[at] = np.exp(logs - logs.max()), tilted.rungs[at]
-        drawers.bounds = np.where(at, others, bounds)
+        weights, rungs[at], drawers.shares[at] = np.exp(logs - logs.max()), tilted.rungs[at], 0.0
+        drawers.bounds = np.where(at, others, drawers.bounds)
     return weights, drawers
 
 
@@ -543,18 +624,27 @@ def _over_numbers(chances: FloatArray, bounds: FloatArray) -> FloatArray:
     return np.asarray((chances * bounds[::-1][: len(chances)]).sum(axis=0))
 
 
-def _log_posterior(parts: TiedParts, ids: IntArray) -> FloatArray:
-    """Return log w_c P_c(J ⊆ S)."""
+def log_posteriors(parts: TiedParts, ids: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Return log w_c P_c(J ⊆ S), and log w_c P_c(J ⊆ S, T ⊆ J).
+
+    P_c(J ⊆ S, T ⊆ J) is det(I + X W Xᵀ)_J Π_J p_j / det(I + W A_c) for rows; for families, times the chances of their items.
+    """
     mixture = parts.mixture
     ties, (touched, within) = mixture.touched, mixture.touched_rows(mixture.one_basket(ids))
     if not ties.base.can_occur(touched.indices).all():
-        return np.full(len(mixture.weights), -np.inf)
+        return (np.full(len(mixture.weights), -np.inf),) * 2
     rows, out = np.searchsorted(ties.base.support, touched.indices), mixture._log_weights + np.reshape(within, -1)
-    q = ties.base.q_rows(rows)
-    return log_weights(out, q, ties.tilted_odds(0.0, rows=rows), parts.sides(rows, q), ties._state.errors)
+    q, odds = ties.base.q_rows(rows), ties.tilted_odds(0.0, rows=rows)
+    found = log_weights(out, q, odds, parts.sides(rows, q), ties._state.errors)
+    log_tied = parts.memory.remember(
+        "log tied", lambda: ties.log_normalizers() - np.log1p(ties.tilted_odds(0.0)).sum(axis=1)
+    )
+    with np.errstate(divide="ignore"):
+        untied = out + (np.log(odds) - np.log1p(odds)).sum(axis=1) - log_tied
+    return found, untied + float(np.linalg.slogdet(np.eye(len(q)) + q @ ties.core @ q.T)[1])
 
 
-def _size_chances(mean: FloatArray, variance: FloatArray, size: int) -> FloatArray:
+def _size_chances(mean: FloatArray, variance: FloatArray, size: IntArray) -> FloatArray:
     """Return about P_c(|S| = size) from the moments of the sizes, and 0 beyond ``MAX_SIZE_DEVIATIONS`` deviations from the mean.
 
     Sizes that vary more than independent items do are taken to have a negative binomial distribution, and others a normal one.
@@ -589,9 +679,8 @@ def prepare_ties(mixture: SharedTies, asked: Asked) -> Sampler:
     """
     ids, excluded = asked.given, asked.exclude
     size = None if asked.size is None else check_given(asked.size, len(ids))
-    left = mixture.largest_given(ids).max() - len(excluded)
-    is_few = len(excluded) and asked.device is None and left >= (size or 0) and not np.isin(ids, excluded).any()
-    if is_few:
+    is_few = len(excluded) and asked.device is None and not np.isin(ids, excluded).any()
+    if is_few and mixture.largest_given(ids).max() - len(excluded) >= (size or 0):
         weights, drawers = begin(TiedParts(mixture, asked.memory), ids, size)
         if weights @ mixture.chances_alone(excluded).sum(axis=1) <= AVOIDED * weights.sum():
             never = Limits.of([Limit(excluded.tolist(), most=0, name="excluded")], mixture)
