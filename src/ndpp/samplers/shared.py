@@ -24,7 +24,6 @@ from math import isqrt
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-from scipy.special import gammaln, ive, xlogy
 
 from ndpp._memory import Memory, n_bytes_of
 from ndpp._stop import look
@@ -37,8 +36,9 @@ from ndpp.laws.patterns import FamilyGroups, Patterns, Touched
 from ndpp.laws.precision import check_given
 from ndpp.laws.shared import MOST_LOG, SharedTies
 from ndpp.linalg.eigen import is_skew
+from ndpp.linalg.logs import log_peak
 from ndpp.linalg.scaling import EPS
-from ndpp.linalg.tilts import MOST_TILT, solve_tilt
+from ndpp.linalg.tilts import MOST_TILT, TINY, solve_tilt
 from ndpp.samplers.backgrounds import SizedComponents
 from ndpp.samplers.base import Sampler, with_engine
 from ndpp.samplers.components import LOST_DIGITS, Counts, FurtherItems, Union, circle
@@ -128,7 +128,7 @@ class RungTilts:
             return np.ones((left + 1, len(self.rungs)))
         minus, removed = self.lone
         without = removed[:, np.minimum(n_given + np.arange(left + 1), removed.shape[1] - 1)]
-        return np.asarray(ive(0, (without - minus[:, None]).clip(0.0))).T
+        return np.exp(log_peak((without - minus[:, None]).clip(0.0))).T
 
 
 def _log_factors(rungs: FloatArray, which: Any, items: Any) -> FloatArray:
@@ -345,7 +345,7 @@ class TiedParts:
             for log_s, logs, least, minus, removed in self._tails:
                 variance = -(minus - removed[:, min(t + n_given, removed.shape[1] - 1)])
                 log_bound = logs - least[:, min(t + n_given, least.shape[1] - 1)] - m[: len(best)] * log_s
-                best = np.minimum(best, log_bound.clip(max=0.0) + np.log(ive(0, variance.clip(0.0))))
+                best = np.minimum(best, log_bound.clip(max=0.0) + log_peak(variance.clip(0.0)))
             out[t:] = np.maximum(out[t:], best)
         return np.exp(out), np.exp(of_tied)
 
@@ -357,15 +357,17 @@ class TiedParts:
         """
         if left > MOST_COUNTED:
             return np.zeros((left + 1, len(self.mixture.weights)))
-        found, log_ones = self.memory.remember("weights of numbers", self._weights)
-        found = found[: left + 1].copy()
-        error = EPS * self.mixture.touched.base.n_items * found
-        log_ones = log_ones - np.log1p(self.mixture.touched.tilted_odds(0.0, rows=removed)).sum(axis=1)
-        for own in self._weights_of_rows(removed, left):
-            for m in range(1, left + 1):
-                found[m] -= np.einsum("mc,mc->c", own[1 : m + 1], found[m - 1 :: -1])
-                error[m] += np.einsum("mc,mc->c", own[1 : m + 1], error[m - 1 :: -1]) + EPS * abs(found[m])
-        return np.where((error <= LOST_DIGITS * found).all(axis=0), found * np.exp(-log_ones), 0.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found, log_ones = self.memory.remember("weights of numbers", self._weights)
+            found = found[: left + 1].copy()
+            error = EPS * self.mixture.touched.base.n_items * found
+            log_ones = log_ones - np.log1p(self.mixture.touched.tilted_odds(0.0, rows=removed)).sum(axis=1)
+            for own in self._weights_of_rows(removed, left):
+                for m in range(1, left + 1):
+                    found[m] -= np.einsum("mc,mc->c", own[1 : m + 1], found[m - 1 :: -1])
+                    error[m] += np.einsum("mc,mc->c", own[1 : m + 1], error[m - 1 :: -1]) + EPS * abs(found[m])
+            is_exact = ((error <= LOST_DIGITS * found) & (found < np.inf)).all(axis=0)
+            return np.where(is_exact, found * np.exp(-log_ones), 0.0)
 
     def _weights(self) -> tuple[FloatArray, FloatArray]:
         """Return the weights of the sets of m = 0..MOST_COUNTED items of R, and the logarithm of those of all sets."""
@@ -652,7 +654,10 @@ def _size_chances(mean: FloatArray, variance: FloatArray, size: IntArray) -> Flo
     spread, excess = np.sqrt(variance + 1 / 12), np.maximum(variance - mean, 0.05 * mean + 1e-12)
     normal = np.exp(-(((size - mean) / spread) ** 2) / 2) / (spread * np.sqrt(2 * np.pi))
     shape, p = mean**2 / excess, mean / (mean + excess)
-    wide = np.exp(gammaln(size + shape) - gammaln(shape) - gammaln(size + 1.0) + xlogy(shape, p) + xlogy(size, 1 - p))
+    steps = np.arange(int(size.max()))[:, None]
+    rising = np.cumsum(np.log((shape.clip(TINY) + steps) / (1 + steps)), axis=0)
+    rising = np.vstack([0 * shape, rising])[size[:, 0]] + size * np.log1p(-p)
+    wide = np.exp(rising + shape * np.log(p.clip(TINY)))
     return np.where(
         abs(size - mean) <= MAX_SIZE_DEVIATIONS * spread, np.where(variance > 1.05 * mean, wide, normal), 0.0
     )
