@@ -110,6 +110,91 @@ class GivenFamilies(NamedTuple):
         return np.asarray(self.items[come])
 
 
+class GivenNumbers(NamedTuple):
+    """How many further items given families have in each component, up to ``most``, and what draws them given their number.
+
+    Rows are the further items, by family, each family ending with a row of no item. ``chances`` (rows, K) are those of the items in each
+    state, ``tails`` (rows, K, most + 1) those of the numbers of items from a row on. Of the families from the g-th on, ``sums`` (G + 1,
+    most + 1, C) are the chances of numbers; ``shares`` (G, K, C) are those of the states.
+    """
+
+    items: IntArray
+    first: IntArray
+    chances: FloatArray
+    shares: FloatArray
+    tails: FloatArray
+    sums: FloatArray
+
+    @classmethod
+    def of(cls, families: GivenFamilies, log_rest: FloatArray, by_state: FloatArray, most: int) -> GivenNumbers:
+        """Count the items, ``log_rest`` as in :class:`FamilyParts`, with states of these odds (M + 1, C)."""
+        place, n_families = families.place, len(families.families)
+        at = np.arange(len(place)) + place
+        items, chances = np.zeros(len(at) + n_families, np.int64), np.zeros((len(at) + n_families, log_rest.shape[1]))
+        items[at], chances[at] = families.items, -np.expm1(-log_rest[families.items])
+        first = np.searchsorted(place, np.arange(n_families + 1)) + np.arange(n_families + 1)
+        weights = by_state[families.slots] * scaled(families.cumulated)[:, :, None]
+        total = weights.sum(axis=1, keepdims=True)
+        shares = weights / np.where(total > 0, total, 1.0)
+        return cls(items, first, chances, shares, *_numbers_of(chances, first, shares, min(most, len(at))))
+
+    def of_component(self, c: int) -> GivenNumbers:
+        """Return those of one component."""
+        return self._replace(shares=self.shares[:, :, c].copy(), sums=self.sums[:, :, c].copy())
+
+    def draw(self, rng: np.random.Generator, number: int) -> IntArray:
+        """Draw this number of further items in one component."""
+        coins = rng.random(len(self.items))
+        return self.items[_rows_of_number(number, coins, self.first, self.chances, self.shares, self.tails, self.sums)]
+
+
+@njit(error_model="numpy")
+def _numbers_of(chances: FloatArray, first: IntArray, shares: FloatArray, most: int) -> tuple[FloatArray, FloatArray]:
+    """Return ``tails`` and ``sums``, from the last item to the first, and from the last family to the first."""
+    (n_families, K, C), n = shares.shape, most + 1
+    tails, sums, own = np.zeros((len(chances), K, n)), np.zeros((n_families + 1, n, C)), np.empty(C)
+    sums[n_families, 0] = 1.0
+    for g in range(n_families - 1, -1, -1):
+        end = first[g + 1] - 1
+        for k in range(K):
+            tails[end, k, 0] = 1.0
+            for i in range(end - 1, first[g] - 1, -1):
+                p = chances[i, k]
+                tails[i, k, 0] = (1 - p) * tails[i + 1, k, 0]
+                for j in range(1, n):
+                    tails[i, k, j] = (1 - p) * tails[i + 1, k, j] + p * tails[i + 1, k, j - 1]
+        for j in range(min(n, end - first[g] + 1)):
+            own[:] = 0.0
+            for k in range(K):
+                for c in range(C):
+                    own[c] += shares[g, k, c] * tails[first[g], k, j]
+            for m in range(j, n):
+                for c in range(C):
+                    sums[g, m, c] += own[c] * sums[g + 1, m - j, c]
+    return tails, sums
+
+
+@njit(error_model="numpy")
+def _rows_of_number(
+    number: int, coins: FloatArray, first: IntArray, chances: FloatArray, shares: FloatArray, tails: FloatArray, sums: FloatArray
+) -> IntArray:  # fmt: skip
+    """Draw the state of each family and the number of its items together, and then the items one by one."""
+    found, count = np.empty(number, np.int64), 0
+    for g in range(len(shares)):
+        sought, state, own = coins[first[g + 1] - 1] * sums[g, number - count], 0, 0
+        for k in range(shares.shape[1]):
+            for j in range(number - count + 1):
+                weight = shares[g, k] * tails[first[g], k, j] * sums[g + 1, number - count - j]
+                if weight > 0 and sought >= 0:  # the last one, whatever rounding says
+                    state, own, sought = k, j, sought - weight
+        for i in range(first[g], first[g + 1] - 1):
+            rest = chances[i, state] * tails[i + 1, state, own - 1] if own > 0 else 0.0
+            if coins[i] * tails[i, state, own] < rest:
+                found[count] = i
+                count, own = count + 1, own - 1
+    return found[:count]
+
+
 class FamilyParts(NamedTuple):
     """The patterns of the families of one component: cumulative weights (F, K) of the states of a family that has an item.
 

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from ndpp._compiled import interruptible, njit, soon
 from ndpp._stop import look
@@ -244,6 +243,8 @@ def connected(graph: Any) -> sparse.csr_array:
             "graph + graph.T if it has each edge once, or (graph + graph.T) / 2 if they differ by rounding",
             argument="graph",
         )
+    from scipy.sparse.csgraph import connected_components  # not needed by other samplers
+
     parts, part = connected_components(matrix, directed=False)
     if parts > 1:
         raise InvalidInputError(

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import expit
 
 from ndpp._compiled import soon
 from ndpp._memory import n_bytes_of
@@ -170,7 +169,7 @@ def tilts_of_counts(odds: FloatArray, counts: IntArray) -> FloatArray:
     log_odds = np.log(np.add.reduceat(odds, first) / n_each)
 
     def moments(log_tilt: FloatArray, _: IntArray) -> tuple[FloatArray, FloatArray]:
-        p = expit(log_tilt[:, None] + log_odds)
+        p = np.exp(-np.logaddexp(0, -(log_tilt[:, None] + log_odds)))
         return p @ n_each, (p * (1 - p)) @ n_each
 
     start = -np.log(odds[n - counts.clip(1, n)])
