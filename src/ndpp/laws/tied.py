@@ -127,6 +127,8 @@ class TiedMixture(SharedTies):
             before, after = (one.tilted_odds(0.0, rows=rows) for one in (other, self))
             N, growth, errors = updated(other, slice(None), rows, before, after)
             self._known["_state"] = _State(N, other._state.log_z + growth, errors, None)
+            if np.array_equal(before > 0, after > 0):
+                self._known["largest"] = other.largest
         return self
 
     def tilted(self, log_tilt: float | FloatArray, which: Which = slice(None)) -> TiedMixture:
