@@ -16,7 +16,7 @@ from ndpp import Baskets, Customers, Mixture
 from ndpp.baskets.orders import Orders
 from ndpp.customers import Habits
 from ndpp.customers.cases import Cases
-from ndpp.customers.fitting import Trial
+from ndpp.customers.fitting import Trial, best_of
 from ndpp.customers.others import LEAST, Others
 from ndpp.customers.people import Missions
 from ndpp.customers.pulls import Learner
@@ -120,7 +120,7 @@ def groups(seed: int = 0, n_items: int = 40, n_customers: int = 300) -> Orders:
 def test_the_closed_form_is_penalised_least_squares() -> None:
     law, (_, trips) = independent(np.linspace(0.02, 0.15, 40)), Trips.of(groups())
     cases, recency, penalty = Cases.of(trips, np.arange(300)), 0.3, 30.0
-    learner = Learner(Trial(cases, Missions(law, trips)), HABITS)
+    learner = Learner(Trial(cases, Missions(law, trips)), HABITS, (recency,))
     found = learner.learned(HABITS, recency, penalty)
     counts = cases.counts(HABITS).toarray()
     unit = counts / np.linalg.norm(counts, axis=1, keepdims=True)
@@ -201,7 +201,7 @@ def test_own_missions_and_others_go_together() -> None:
     habits, (_, trips) = HABITS._replace(mission_prior=2.0), Trips.of(groups())
     trial = Trial(Cases.of(trips, np.arange(300)), Missions(law, trips))
     trial.learn([habits])
-    others = Learner(trial, habits).learned(habits, 0.3, 30.0)
+    others = Learner(trial, habits, (0.3,)).learned(habits, 0.3, 30.0)
     missions, within = trial.mixed(habits)
     assert missions.shape == (900, 2)
     found = trial.moved(habits, others)
@@ -238,3 +238,23 @@ def test_files_keep_what_others_buy(tmp_path: Path) -> None:
         replace(customers, others=bad).save(path)
         with pytest.raises(ModelFileError, match="others_"):
             Customers.load(path, law)
+
+
+class Judged:
+    """A trial with made-up scores: lists and likelihood of each habits, for 100 customers."""
+
+    def __init__(self, lists: list[float], likely: list[float]) -> None:
+        self.found = {HABITS._replace(gap=float(i)): each for i, each in enumerate(zip(lists, likely))}
+
+    def scores(self, habits: Habits) -> tuple[Any, Any, Any]:
+        lists, likely = (value + np.linspace(-0.01, 0.01, 100) for value in self.found[habits])
+        return lists, likely, lists
+
+
+def test_the_best_habits_that_lose_no_likelihood_are_taken() -> None:
+    """The best lists cost likelihood, the next ones gain nothing on others; those after them hold."""
+    ways = [HABITS._replace(gap=float(i)) for i in range(4)]
+    likely = [0.0, -1.0, 0.0, 0.1]
+    trials: Any = [Judged([0.1, 0.4, 0.3, 0.2], likely), Judged([0.1, 0.4, 0.1, 0.2], likely)]
+    assert best_of(trials, ways) == ways[3]
+    assert best_of(trials, ways[:3]) == ways[0]

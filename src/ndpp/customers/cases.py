@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, cached_property
+from ndpp.baskets import Baskets
 from ndpp.customers.others import MAX_CHANCE
 from ndpp.customers.people import Habits, ranked
 from ndpp.customers.store import BLOCK, WEEK, Trips
@@ -18,8 +19,8 @@ N_TARGETS = 3
 """Last baskets of each customer that are predicted from those before each of them."""
 N_LISTED = 10
 """Items of the lists by which settings are compared."""
-MAX_CHANCES = 2**22
-"""Chances that are computed at a time (32 MB)."""
+MAX_CHANCES = 2**19
+"""Chances that are computed at a time (4 MB): larger arrays would be new memory each time."""
 GAINS = 1 / np.log2(np.arange(2, N_LISTED + 2))
 """What an item of a list counts for NDCG, by its rank."""
 
@@ -64,7 +65,10 @@ class Cases:
         number[chosen] = np.arange(len(chosen))
         orders = np.flatnonzero(number[trips.who] >= 0)
         trips = trips.take(orders)
-        trips = trips._replace(who=number[trips.who])
+        baskets = Baskets._trusted(
+            trips.baskets.indptr, trips.baskets.indices, trips.baskets.n_items, None
+        )  # without ids
+        trips = trips._replace(who=number[trips.who], baskets=baskets)
         n_of = np.bincount(trips.who)
         first, n_items = np.cumsum(n_of) - n_of, trips.baskets.n_items
         target = np.sort(np.concatenate([(first + n_of - k)[n_of > k] for k in range(1, n_targets + 1)]))
