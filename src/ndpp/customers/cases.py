@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -148,18 +148,33 @@ class Cases:
         own = np.where(self.bought, np.log(p), np.log1p(-p))
         return np.asarray(chances.rest + np.bincount(self.owners, own, len(self.target)))
 
+    def parts(self) -> Iterator[slice]:
+        """Yield some cases at a time, of which the chances of all items are no more than ``MAX_CHANCES``."""
+        n, step = len(self.target), max(1, MAX_CHANCES // self.last.baskets.n_items)
+        return (slice(start, min(n, start + step)) for start in range(0, n, step))
+
+    def pairs_of(self, part: slice) -> slice:
+        """Return the pairs of some cases."""
+        return slice(*np.searchsorted(self.owners, [part.start, part.stop]).tolist())
+
+    def own_chances(self, p_of: Callable[[slice], FloatArray]) -> FloatArray:
+        """Return the chances of own items alone, pair by pair."""
+        out = np.empty(len(self.owners))
+        for part in self.parts():
+            own = self.pairs_of(part)
+            out[own] = p_of(part)[self.owners[own] - part.start, self.items[own]]
+        return np.clip(out, 0.0, MAX_CHANCE)
+
     def chances(self, p_of: Callable[[slice], FloatArray]) -> Chances:
         """Return what chances of all items, (cases, n_items) of some cases, say in each case."""
         n, n_items = len(self.target), self.last.baskets.n_items
         listed = min(N_LISTED, n_items)
         new = np.setdiff1d(self.wanted, self.owners * n_items + self.items, assume_unique=True)
         found = Chances(np.empty(len(self.owners)), np.empty((n, listed), np.int64), np.empty((n, listed)), np.empty(n))
-        for start in range(0, n, step := max(1, MAX_CHANCES // n_items)):
-            part = slice(start, min(n, start + step))
-            p = np.clip(p_of(part), 0.0, MAX_CHANCE)
-            low, high = np.searchsorted(self.owners, [part.start, part.stop])
-            at = self.owners[low:high] - start, self.items[low:high]
-            found.own[low:high] = p[at]
+        for part in self.parts():
+            p, own, start = np.clip(p_of(part), 0.0, MAX_CHANCE), self.pairs_of(part), part.start
+            at = self.owners[own] - start, self.items[own]
+            found.own[own] = p[at]
             p[at] = 0.0
             found.rest[part] = np.log(1 - p).sum(axis=1)
             low, high = np.searchsorted(new, [part.start * n_items, part.stop * n_items])

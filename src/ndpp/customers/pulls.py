@@ -69,6 +69,12 @@ class Learner:
         return np.asarray(np.cumsum(np.bincount(who))[who] - 1 - np.arange(len(who)))
 
     @cached_property
+    def own(self) -> FloatArray:
+        """The chances of own items without habits, whose strength and prior do not change them."""
+        weights, within = self.trial.mixed(self.habits)
+        return self.trial.cases.own_chances(lambda part: np.asarray(weights[part] @ within, np.float64))
+
+    @cached_property
     def counts(self) -> Any:
         """What was bought before each case, as vectors of length one, in single precision."""
         counts = self.trial.cases.counts(self.habits)
@@ -97,9 +103,9 @@ class Learner:
 
     def learn(self, habits: Habits) -> None:
         """Sum up what is learned from, for each ρ and any penalty: cases of one age count by the same power of ρ."""
-        cases, own = self.trial.cases, self.trial.chances(habits).own
-        by_habit = cases.matrix(habits.raised(own, cases.shares(habits)) - own)
-        rest, (missions, within) = cases.last.baskets.to_csr() - by_habit, self.trial.mixed(habits)
+        cases, (missions, within) = self.trial.cases, self.trial.mixed(habits)
+        by_habit = cases.matrix(habits.raised(self.own, cases.shares(habits)) - self.own)
+        rest = cases.last.baskets.to_csr() - by_habit
         each = rest.astype(np.float32), missions.astype(np.float32), by_habit.astype(np.float32)
         sums: dict[float, list[FloatArray]] = {}
         for age in range(int(self.later.max()) + 1):
