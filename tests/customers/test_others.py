@@ -16,7 +16,7 @@ from ndpp import Baskets, Customers, Mixture
 from ndpp.baskets.orders import Orders
 from ndpp.customers import Habits
 from ndpp.customers.cases import Cases
-from ndpp.customers.fitting import Trial, best_of
+from ndpp.customers.fitting import Trial
 from ndpp.customers.others import LEAST, Others
 from ndpp.customers.people import Missions
 from ndpp.customers.pulls import Learner
@@ -238,23 +238,3 @@ def test_files_keep_what_others_buy(tmp_path: Path) -> None:
         replace(customers, others=bad).save(path)
         with pytest.raises(ModelFileError, match="others_"):
             Customers.load(path, law)
-
-
-class Judged:
-    """A trial with made-up scores: lists and likelihood of each habits, for 100 customers."""
-
-    def __init__(self, lists: list[float], likely: list[float]) -> None:
-        self.found = {HABITS._replace(gap=float(i)): each for i, each in enumerate(zip(lists, likely))}
-
-    def scores(self, habits: Habits) -> tuple[Any, Any, Any]:
-        lists, likely = (value + np.linspace(-0.01, 0.01, 100) for value in self.found[habits])
-        return lists, likely, lists
-
-
-def test_the_best_habits_that_lose_no_likelihood_are_taken() -> None:
-    """The best lists cost likelihood, the next ones gain nothing on others; those after them hold."""
-    ways = [HABITS._replace(gap=float(i)) for i in range(4)]
-    likely = [0.0, -1.0, 0.0, 0.1]
-    trials: Any = [Judged([0.1, 0.4, 0.3, 0.2], likely), Judged([0.1, 0.4, 0.1, 0.2], likely)]
-    assert best_of(trials, ways) == ways[3]
-    assert best_of(trials, ways[:3]) == ways[0]

@@ -176,18 +176,16 @@ class Trial:
 
 
 def best_of(trials: Sequence[Trial], ways: Sequence[Habits]) -> Habits:
-    """Return the habits with the best lists in the first trial that hold; the first ones, if none of the others do.
+    """Return the habits with the best lists in the first trial; the first ones, unless they gain, in the other trial, too.
 
     They must gain more than two standard errors, on other customers more than nothing, and cost no likelihood.
     """
-    for way in sorted(ways, key=lambda way: -float(trials[0].scores(way)[0].mean())):
-        if way == ways[0]:
-            break
-        first, second = ([new - old for new, old in zip(one.scores(way), one.scores(ways[0]))] for one in trials)
-        gains = first[0].mean() > 2 * error_of(first[0]) and second[0].mean() > 0
-        if gains and not any(likely.mean() < -error_of(likely) for _, likely, _ in (first, second)):
-            return way
-    return ways[0]
+    best = max(ways, key=lambda way: float(trials[0].scores(way)[0].mean()))
+    changes = [[new - old for new, old in zip(trial.scores(best), trial.scores(ways[0]))] for trial in trials]
+    first, second = changes[0][0], changes[1][0]
+    gains = first.mean() > 2 * error_of(first) and second.mean() > 0
+    loses = any(likely.mean() < -error_of(likely) for _, likely, _ in changes)
+    return best if gains and not loses else ways[0]
 
 
 def error_of(values: FloatArray) -> float:
