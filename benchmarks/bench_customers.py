@@ -2,8 +2,8 @@
 
 Each customer has bought 40 items of a catalogue with a power law of popularity. Another process loads the file, asks for the next basket
 of customers here and there, makes next baskets in bulk with one thread and with two, adds one night's orders of one customer in fifty,
-and saves. It records seconds, CPU seconds where the load of the machine would matter, and memory: what the process owns, and with the
-pages of the file that the system keeps for it as long as it has room.
+and saves. Then a law as fits have by default completes baskets of new customers. It records seconds, CPU seconds where the load of the
+machine would matter, and memory: what the process owns, and with the pages of the file that the system keeps for it as long as it has room.
 """
 
 from __future__ import annotations
@@ -28,15 +28,17 @@ from ndpp_experiments.record import machine
 
 OWN, ASKED = 40, 50_000
 """Items of a customer; next baskets that are made in bulk."""
+LARGE, COMPLETED = (400, 128), 20
+"""Missions and rank of a law as fits have by default, and new customers whose baskets it completes, after three baskets of ten items."""
 
 
-def law(n_items: int) -> Law:
-    """Return a mixture of 20 missions."""
+def law(n_items: int, missions: int = 20, rank: int = 8) -> Law:
+    """Return a mixture of missions."""
     rng = np.random.default_rng(0)
     popularity = 0.5 / np.arange(1, n_items + 1) ** 0.8
-    odds = popularity * rng.gamma(0.5, 2.0, (20, n_items)) + 1e-6
-    ties = rng.normal(size=(n_items, 8)) / 10
-    found: Law = ndpp.Mixture.tied(odds, ties, np.eye(8) / 10, np.full(20, 0.05)).without_empty()
+    odds = popularity * rng.gamma(0.5, 2.0, (missions, n_items)) + 1e-6
+    ties, weights = rng.normal(size=(n_items, rank)) / 10, np.full(missions, 1 / missions)
+    found: Law = ndpp.Mixture.tied(odds, ties, np.eye(rank) / 10, weights).without_empty()
     return found
 
 
@@ -107,6 +109,16 @@ def measure(path: Path, n_customers: int, n_items: int) -> list[dict[str, Any]]:
     steps.keep(f"update with one night, {n_orders:,} orders")
     customers.save(path)
     steps.keep("save")
+    large = law(n_items, *LARGE)
+    new = ndpp.Customers(large)
+    for i in range(1 + COMPLETED):  # the first one prepares what all share
+        history = [np.unique(rng.integers(n_items, size=10)).tolist() for _ in range(3)]
+        large.sample(given=rng.integers(n_items, size=1), customer=new.person(history=history), rng=i)
+        if i == 0:
+            steps.restart()
+    steps.keep(
+        f"an exact completion for a new customer, law of {LARGE[0]} missions and rank {LARGE[1]}", times=COMPLETED
+    )
     return steps.rows
 
 

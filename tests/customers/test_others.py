@@ -141,7 +141,7 @@ def groups(seed: int = 0, n_items: int = 40, n_customers: int = 300) -> Orders:
 def test_the_closed_form_is_penalised_least_squares() -> None:
     law, (_, trips) = independent(np.linspace(0.02, 0.15, 40)), Trips.of(groups())
     cases, recency, penalty = Cases.of(trips, np.arange(300)), 0.3, 30.0
-    learner = Learner(Trial(cases, Missions(law, trips)), HABITS)
+    learner = Learner(Trial(cases, Missions(law, trips)), HABITS, (recency,))
     found = learner.learned(HABITS, recency, penalty)
     counts = cases.counts(HABITS).toarray()
     unit = counts / np.linalg.norm(counts, axis=1, keepdims=True)
@@ -222,7 +222,7 @@ def test_own_missions_and_others_go_together() -> None:
     habits, (_, trips) = HABITS._replace(mission_prior=2.0), Trips.of(groups())
     trial = Trial(Cases.of(trips, np.arange(300)), Missions(law, trips))
     trial.learn([habits])
-    others = Learner(trial, habits).learned(habits, 0.3, 30.0)
+    others = Learner(trial, habits, (0.3,)).learned(habits, 0.3, 30.0)
     missions, within = trial.mixed(habits)
     assert missions.shape == (900, 2)
     found = trial.moved(habits, others)

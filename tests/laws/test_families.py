@@ -18,6 +18,7 @@ from ndpp import Baskets, FamilyMixture, Mixture, answers
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
 from ndpp.laws.ask import NO_ITEMS
 from ndpp.linalg.operations import NUMPY
+from ndpp.linalg.updates import Updated
 
 
 @every
@@ -225,3 +226,27 @@ def test_explanations_read_families():
     assert {pair.other for pair in variants.complements + variants.substitutes} <= set("acdef")
     assert law.only([1]).log_prob([0, 2]) == pytest.approx(law.components[1].log_prob([0, 2]))
     assert ndpp.greedy_map(law, 3, given=[0]).tolist()[0] == 0
+
+
+@pytest.mark.parametrize("kind", ["families", "items"])
+def test_tilts_of_a_few_items_update_what_is_known(kind: str):
+    """Against the same law, of which nothing is known; also tilted twice, and given items."""
+    rng = np.random.default_rng(0)
+    X, W = rng.standard_normal((12, 6)) / 2, np.kron(np.eye(3), [[0.0, 1.0], [-1.0, 0.0]])
+    law: Any = Mixture.tied(np.exp(rng.normal(-1, 1, (4, 12))), X, W, [0.25] * 4)
+    if kind == "families":
+        odds, item_odds = np.exp(rng.normal(-3, 1, (4, 24))), np.exp(rng.normal(-1, 1, (30, 2)))
+        law = FamilyMixture(odds, item_odds, np.arange(30) % 12, np.repeat(np.arange(12), 2), X, W, [0.25] * 4)
+    for made in (tilted := law.without_empty().tilt({0: 3.0, 5: 0.2})), tilted.tilt({5: 7.0, 3: 1e-3}):
+        anew = made._again(_known={}, _kept={})
+        assert isinstance(made.touched._state.N, Updated)
+        assert isinstance(anew.touched._state.N, np.ndarray)
+        np.testing.assert_allclose(made.log_normalizers(), anew.log_normalizers(), rtol=1e-12)
+        np.testing.assert_allclose(made.touched._state.N, anew.touched._state.N, atol=1e-13)
+        assert made.largest.tolist() == anew.largest.tolist()
+        for given in ([], [5, 1, 2]):
+            expected = anew.inclusion_probabilities(given=given)
+            np.testing.assert_allclose(made.inclusion_probabilities(given=given), expected, atol=1e-12)
+            drawn, other = (one.sample(50, rng=0, given=given) for one in (made, anew))
+            assert [basket.tolist() for basket in drawn] == [basket.tolist() for basket in other]
+        assert (made.touched._state.errors < 1e-11).all()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, cached_property
+from ndpp.baskets import Baskets
 from ndpp.customers.others import MAX_CHANCE
 from ndpp.customers.people import Habits, ranked
 from ndpp.customers.store import BLOCK, WEEK, Trips
@@ -18,8 +19,8 @@ N_TARGETS = 3
 """Last baskets of each customer that are predicted from those before each of them."""
 N_LISTED = 10
 """Items of the lists by which settings are compared."""
-MAX_CHANCES = 2**22
-"""Chances that are computed at a time (32 MB)."""
+MAX_CHANCES = 2**19
+"""Chances that are computed at a time (4 MB): larger arrays would be new memory each time."""
 GAINS = 1 / np.log2(np.arange(2, N_LISTED + 2))
 """What an item of a list counts for NDCG, by its rank."""
 
@@ -64,7 +65,10 @@ class Cases:
         number[chosen] = np.arange(len(chosen))
         orders = np.flatnonzero(number[trips.who] >= 0)
         trips = trips.take(orders)
-        trips = trips._replace(who=number[trips.who])
+        baskets = Baskets._trusted(
+            trips.baskets.indptr, trips.baskets.indices, trips.baskets.n_items, None
+        )  # without ids
+        trips = trips._replace(who=number[trips.who], baskets=baskets)
         n_of = np.bincount(trips.who)
         first, n_items = np.cumsum(n_of) - n_of, trips.baskets.n_items
         target = np.sort(np.concatenate([(first + n_of - k)[n_of > k] for k in range(1, n_targets + 1)]))
@@ -144,18 +148,33 @@ class Cases:
         own = np.where(self.bought, np.log(p), np.log1p(-p))
         return np.asarray(chances.rest + np.bincount(self.owners, own, len(self.target)))
 
+    def parts(self) -> Iterator[slice]:
+        """Yield some cases at a time, of which the chances of all items are no more than ``MAX_CHANCES``."""
+        n, step = len(self.target), max(1, MAX_CHANCES // self.last.baskets.n_items)
+        return (slice(start, min(n, start + step)) for start in range(0, n, step))
+
+    def pairs_of(self, part: slice) -> slice:
+        """Return the pairs of some cases."""
+        return slice(*np.searchsorted(self.owners, [part.start, part.stop]).tolist())
+
+    def own_chances(self, p_of: Callable[[slice], FloatArray]) -> FloatArray:
+        """Return the chances of own items alone, pair by pair."""
+        out = np.empty(len(self.owners))
+        for part in self.parts():
+            own = self.pairs_of(part)
+            out[own] = p_of(part)[self.owners[own] - part.start, self.items[own]]
+        return np.clip(out, 0.0, MAX_CHANCE)
+
     def chances(self, p_of: Callable[[slice], FloatArray]) -> Chances:
         """Return what chances of all items, (cases, n_items) of some cases, say in each case."""
         n, n_items = len(self.target), self.last.baskets.n_items
         listed = min(N_LISTED, n_items)
         new = np.setdiff1d(self.wanted, self.owners * n_items + self.items, assume_unique=True)
         found = Chances(np.empty(len(self.owners)), np.empty((n, listed), np.int64), np.empty((n, listed)), np.empty(n))
-        for start in range(0, n, step := max(1, MAX_CHANCES // n_items)):
-            part = slice(start, min(n, start + step))
-            p = np.clip(p_of(part), 0.0, MAX_CHANCE)
-            low, high = np.searchsorted(self.owners, [part.start, part.stop])
-            at = self.owners[low:high] - start, self.items[low:high]
-            found.own[low:high] = p[at]
+        for part in self.parts():
+            p, own, start = np.clip(p_of(part), 0.0, MAX_CHANCE), self.pairs_of(part), part.start
+            at = self.owners[own] - start, self.items[own]
+            found.own[own] = p[at]
             p[at] = 0.0
             found.rest[part] = np.log(1 - p).sum(axis=1)
             low, high = np.searchsorted(new, [part.start * n_items, part.stop * n_items])

@@ -153,9 +153,9 @@ class Trial:
 
         def p_of(part: slice) -> FloatArray:
             chances = np.asarray(weights[part] @ within, np.float64)
-            low, high = np.searchsorted(cases.owners, [part.start, part.stop])
-            at = cases.owners[low:high] - part.start, cases.items[low:high]
-            chances[at] = habits.raised(chances[at], shares[low:high])
+            own = cases.pairs_of(part)
+            at = cases.owners[own] - part.start, cases.items[own]
+            chances[at] = habits.raised(chances[at], shares[own])
             return others.moved(chances, counts[part])
 
         return cases.chances(p_of)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from scipy import sparse
 
-from ndpp._types import FloatArray, IntArray, cached_property
+from ndpp._types import AnyArray, FloatArray, IntArray, cached_property
 from ndpp.customers.cases import N_TARGETS, Cases
 from ndpp.customers.fitting import NO_HABITS, Trial, error_of
 from ndpp.customers.others import Others
@@ -57,54 +57,79 @@ class Learner:
 
     trial: Trial
     habits: Habits
+    recencies: tuple[float, ...] = RECENCIES
+    start: FloatArray | None = None
+    """The V of most of these customers, if it is known, to begin from."""
     known: dict[tuple[Habits, float], PullSums] = field(default_factory=dict)
 
-    def weights(self, recency: float) -> FloatArray:
-        """Return how much each case counts."""
-        last = self.trial.cases.last
-        later = np.cumsum(np.bincount(last.who))[last.who] - 1 - np.arange(len(last.who))
-        return np.asarray(last.weights * recency**later)
+    @cached_property
+    def later(self) -> IntArray:
+        """How many baskets of the same customer are predicted after that of each case."""
+        who = self.trial.cases.last.who
+        return np.asarray(np.cumsum(np.bincount(who))[who] - 1 - np.arange(len(who)))
+
+    @cached_property
+    def own(self) -> FloatArray:
+        """The chances of own items without habits, whose strength and prior do not change them."""
+        weights, within = self.trial.mixed(self.habits)
+        return self.trial.cases.own_chances(lambda part: np.asarray(weights[part] @ within, np.float64))
 
     @cached_property
     def counts(self) -> Any:
-        """What was bought before each case, as vectors of length one."""
+        """What was bought before each case, as vectors of length one, in single precision."""
         counts = self.trial.cases.counts(self.habits)
-        return sparse.csr_array(sparse.diags_array(1 / np.sqrt(counts.multiply(counts).sum(axis=1))) @ counts)
+        return sparse.csr_array(
+            sparse.diags_array(1 / np.sqrt(counts.multiply(counts).sum(axis=1))) @ counts, dtype=np.float32
+        )
 
     @cached_property
     def items(self) -> FloatArray:
         """V, orthonormal, from products in single precision."""
-        counts = self.counts.astype(np.float32)
+        counts = self.counts
         n_cases, n_items = counts.shape
-        found = np.random.default_rng(0).normal(size=(n_items, min(N_FACTORS, n_items, n_cases)))
-        for _ in range(N_ROUNDS):
+        found, rounds = self.start, 1
+        if found is None:
+            found, rounds = np.random.default_rng(0).normal(size=(n_items, min(N_FACTORS, n_items, n_cases))), N_ROUNDS
+        for _ in range(rounds):
             product = counts.T @ (counts @ found.astype(np.float32))
             found = np.linalg.qr(product.astype(np.float64))[0]
         return found
 
     @cached_property
-    def vectors(self) -> FloatArray:
-        """The vector of each case."""
-        return np.asarray(self.counts @ self.items)
+    def vectors(self) -> AnyArray:
+        """The vector of each case, and a 1."""
+        vectors = self.counts @ self.items.astype(np.float32)
+        return np.hstack([vectors, np.ones((len(vectors), 1), np.float32)])
 
-    def sums(self, habits: Habits, recency: float) -> PullSums:
-        """Return what is learned from, for any penalty."""
-        cases, own, weights = self.trial.cases, self.trial.chances(habits).own, self.weights(recency)
-        by_habit = cases.matrix(habits.raised(own, cases.shares(habits)) - own)
-        rest, share = cases.last.baskets.to_csr() - by_habit, weights / weights.sum()
-        missions, within = self.trial.mixed(habits)
-        usual = (share @ missions) @ within
-        mean = share @ self.vectors
-        centred = self.vectors - mean
-        weighted = weights[:, None] * centred
-        values, Q = np.linalg.eigh(centred.T @ weighted)
-        targets = Q.T @ (weighted.T @ rest - (weighted.T @ missions) @ within)
-        return PullSums(targets, values, self.items @ Q, mean @ Q, share @ by_habit + usual, share @ rest - usual)
+    def learn(self, habits: Habits) -> None:
+        """Sum up what is learned from, for each ρ and any penalty: cases of one age count by the same power of ρ."""
+        cases, (missions, within) = self.trial.cases, self.trial.mixed(habits)
+        by_habit = cases.matrix(habits.raised(self.own, cases.shares(habits)) - self.own)
+        rest = cases.last.baskets.to_csr() - by_habit
+        each = rest.astype(np.float32), missions.astype(np.float32), by_habit.astype(np.float32)
+        sums: dict[float, list[FloatArray]] = {}
+        for age in range(int(self.later.max()) + 1):
+            at = np.flatnonzero(self.later == age)
+            vectors = self.vectors[at]
+            weighted = vectors * cases.last.weights[at, None].astype(np.float32)
+            own_sums = [one[at].T @ weighted[:, start:] for one, start in zip(each, (0, 0, -1))]
+            for recency in self.recencies:
+                found = sums.setdefault(recency, [np.zeros(1)] * 4)
+                found[:] = (total + recency**age * one for total, one in zip(found, [vectors.T @ weighted, *own_sums]))
+        for recency, (squares, rests, of_missions, habitual) in sums.items():
+            mass, mean = squares[-1, -1], squares[:-1, -1] / squares[-1, -1]
+            by_mission = within.T @ of_missions
+            targets, usual = rests - by_mission, by_mission[:, -1] / mass
+            values, Q = np.linalg.eigh(squares[:-1, :-1] - mass * np.outer(mean, mean))
+            self.known[habits, recency] = PullSums(
+                Q.T @ (targets[:, :-1] - np.outer(targets[:, -1], mean)).T, values, self.items @ Q, mean @ Q,
+                habitual[:, 0] / mass + usual, targets[:, -1] / mass,
+            )  # fmt: skip
 
     def learned(self, habits: Habits, recency: float, penalty: float) -> Others:
         """Return what others add to the chances from habits."""
         if (habits, recency) not in self.known:
-            self.known[habits, recency] = self.sums(habits, recency)
+            self.learn(habits)
         targets, values, items, mean, chances, rest = self.known[habits, recency]
         scale = penalty * (chances @ chances) / chances.sum()
         pulls = targets / (np.maximum(values, 0.0)[:, None] + scale / np.maximum(chances, 1e-12))
@@ -149,7 +174,7 @@ def fit_others(missions: Missions, judges: IntArray, habits: Habits) -> tuple[Ha
         "way": list(way[1:]),
     }
     recalls = [float((plain[2] + recall).mean()), float(trial.scores(NO_HABITS)[2].mean())]
-    whole = Learner(_trial(missions, _some(again), habits), habits)
+    whole = Learner(_trial(missions, _some(again), habits), habits, (way[1],), learner.items)
     return way[0], whole.learned(*way), {"others": found, "recall@10": recalls}
 
 

@@ -397,8 +397,21 @@ class FamilyMixture(SharedTies):
         """Return the same with item odds r times the factors."""
         s = np.zeros((self.n_items, 1))
         s[ids, 0] = 1.0 if factors is None else factors
-        odds = check_odds(self.patterns.odds * s, "tilted odds", of=("item", "state"))
-        return self._again(patterns=self.patterns.with_odds(odds.astype(np.float64)), _kept={})
+        odds = check_odds(self.patterns.odds * s, "tilted odds", of=("item", "state")).astype(np.float64)
+        made = self._again(patterns=self.patterns.with_odds(odds), _kept={})
+        made._known["_by_state"] = self._by_state
+        if factors is not None and np.array_equal(odds > 0, self.patterns.odds > 0):
+            made._known |= {"_state_sizes": self._state_sizes, "largest": self.largest}
+            made._known["touched"] = self._touched_by(made, np.unique(self.patterns.families[ids[factors != 1]]))
+        return made
+
+    def _touched_by(self, made: FamilyMixture, changed: IntArray) -> TiedMixture:
+        """Return what is touched by sets of ``made``, of which only these families differ."""
+        slots, odds = self.patterns.slots[changed], np.array(self.touched.odds)
+        logs = np.append(made.patterns.log_totals, 0.0)[slots][:, :, None]
+        odds[:, changed] = np.expm1(touch_weights(logs, self._by_state[slots])[0].T.clip(0.0, MOST_LOG))
+        found = TiedMixture(odds, self.base, self.weights, names=self.names)
+        return found._beginning_as(self.touched, changed)
 
     def _with_new(self, odds: FloatArray) -> FamilyMixture:
         """Return the mixture with new items without ties, each alone in a family, given by their odds (C, m)."""

@@ -119,7 +119,7 @@ class SharedTies(Mixture):
         """Return the same mixture with all of that but the distributions of sizes."""
         ties, C = self.touched, len(self.odds)
         state, moments = ties._state, self.size_moments(np.zeros(C), np.arange(C))
-        found = state.N, state.log_z, state.errors, np.stack(moments), ties._forms, rounded_up(ties.gaps)
+        found = np.asarray(state.N), state.log_z, state.errors, np.stack(moments), ties._forms, rounded_up(ties.gaps)
         return self._keeping(dict(zip(KEPT + TABLES, found)))
 
     @property
@@ -274,7 +274,9 @@ class SharedTies(Mixture):
             p, moments = odds / (1 + odds), np.array(self._kept["size_moments"])
             moments[:2] += p.sum(axis=1), (p * (1 - p)).sum(axis=1)
             tables = {name: np.pad(self._kept[name], ((0, 0), (0, len(p.T)))) for name in TABLES if name in self._kept}
-            return made._keeping(tables | dict(zip(KEPT, (state.N, state.log_z + growth, state.errors, moments))))
+            return made._keeping(
+                tables | dict(zip(KEPT, (np.asarray(state.N), state.log_z + growth, state.errors, moments)))
+            )
         made.touched._known["_state"] = state._replace(log_z=state.log_z + growth)
         return made
 

@@ -34,6 +34,7 @@ from ndpp.laws.shared import FEATURES, KEPT, NORMALIZERS, SIZES, TABLES, SharedT
 from ndpp.linalg.logs import log_sum
 from ndpp.linalg.scaling import EPS, inverses, rounding_of
 from ndpp.linalg.sizes import ROUNDED, Coins
+from ndpp.linalg.updates import Updated
 from ndpp.rows.scaled import Multiplied
 
 MOST_ODDS = 1e300
@@ -47,7 +48,8 @@ BLOCK_ENTRIES, BLOCK_ROWS = 2**21, 2**11
 class _State(NamedTuple):
     """N_c, shape (C, r, r), log Z_c, an estimate of its rounding error, and A_c, if it was computed."""
 
-    N: FloatArray
+    N: Any
+    """An array, or :class:`~ndpp.linalg.updates.Updated`."""
     log_z: FloatArray
     errors: FloatArray
     A: FloatArray | None
@@ -117,6 +119,17 @@ class TiedMixture(SharedTies):
         inverse, log_det = inverses(system)
         errors = self._rounding(A, system, inverse)
         return _State(self.core @ inverse, log_ones + log_det, errors, A)
+
+    def _beginning_as(self, other: TiedMixture, changed: IntArray) -> TiedMixture:
+        """Take over what is known of the same ties with other odds of some items, if these are few. O(C r²) for each of them."""
+        rows = np.flatnonzero(np.isin(self.base.support, changed))
+        if len(rows) <= self.base.rank:
+            before, after = (one.tilted_odds(0.0, rows=rows) for one in (other, self))
+            N, growth, errors = updated(other, slice(None), rows, before, after)
+            self._known["_state"] = _State(N, other._state.log_z + growth, errors, None)
+            if np.array_equal(before > 0, after > 0):
+                self._known["largest"] = other.largest
+        return self
 
     def tilted(self, log_tilt: float | FloatArray, which: Which = slice(None)) -> TiedMixture:
         """Return some components with odds ρ_c o_c, with equal weights."""
@@ -268,7 +281,7 @@ class TiedMixture(SharedTies):
     def _forms(self) -> FloatArray:
         """x_aᵀ N_c x_a, shape (C, items of the support). O(C n r²), once."""
         known = self._kept.get(TABLES[0])
-        return self._quadratic_forms(self._state.N) if known is None else known
+        return self._quadratic_forms(np.asarray(self._state.N)) if known is None else known
 
     def _forms_of(self, q: FloatArray) -> FloatArray:
         """Return the same of some rows, shape (C, rows)."""
@@ -324,7 +337,8 @@ class TiedMixture(SharedTies):
             s = np.ones(self.n_items)
             s[ids] = factors
             odds = check_odds(odds * s, "tilted odds", of=("component", "item"))
-        return TiedMixture(odds, base, self.weights, names=self.names)
+        made = TiedMixture(odds, base, self.weights, names=self.names)
+        return made if factors is None or base is not self.base else made._beginning_as(self, ids[factors != 1])
 
     def _with_new(self, odds: FloatArray) -> TiedMixture:
         """Return the mixture with new items without ties, given by their odds (C, m)."""
@@ -348,3 +362,25 @@ def _products(q: FloatArray) -> FloatArray:
         np.multiply(q[:, a, None], q[:, a:], out=out[:, at : at + r - a])
         at += r - a
     return out
+
+
+def updated(
+    ties: TiedMixture, which: Which, rows: IntArray, before: FloatArray, after: FloatArray
+) -> tuple[Any, FloatArray, FloatArray]:
+    """Return N, the change of log Z and an estimate of its error of some components whose odds change in a few rows.
+
+    A changes by QᵀDQ with the changes D of p, so det(I + WA) is multiplied by det(I + Q N Qᵀ D) = det(I + N Qᵀ D Q), and N becomes
+    N − N Qᵀ D (I + Q N Qᵀ D)⁻¹ Q N = (I + N Qᵀ D Q)⁻¹ N: the smaller of these matrices is taken.
+    """
+    Q, N, errors = ties.base.q_rows(rows), ties._state.N[which], ties._state.errors[which]
+    change = (after - before) / ((1 + after) * (1 + before))
+    m, r = Q.shape
+    log_z = (np.log1p(after) - np.log1p(before)).sum(axis=1)
+    if m <= r:
+        found = Updated(N, Q, change)
+        return found, log_z + found.log_det, errors * found.growth + found.lost
+    added = (change @ (Q[:, :, None] * Q[:, None]).reshape(m, r * r)).reshape(len(N), r, r)
+    system = np.eye(r) + N @ added
+    inverse, log_det = inverses(system)
+    lost = np.einsum("cij,cji->c", np.abs(inverse), np.abs(system))
+    return inverse @ N, log_z + log_det, errors * (1 + np.abs(inverse).sum(axis=(1, 2))) + EPS * lost

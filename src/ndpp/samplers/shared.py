@@ -39,6 +39,7 @@ from ndpp.linalg.eigen import is_skew
 from ndpp.linalg.logs import log_peak
 from ndpp.linalg.scaling import EPS
 from ndpp.linalg.tilts import MOST_TILT, TINY, solve_tilt
+from ndpp.linalg.updates import Updated
 from ndpp.samplers.backgrounds import SizedComponents
 from ndpp.samplers.base import Sampler, with_engine
 from ndpp.samplers.components import LOST_DIGITS, Counts, FurtherItems, Union, circle
@@ -156,6 +157,8 @@ class TiedParts:
 
         def make(missing: list[int]) -> list[FloatArray]:
             own = q[np.isin(rows, missing)]
+            if isinstance(N, Updated):
+                return list(N.products(own))
             if len(own) > MANY_ROWS:
                 return [side.copy() for side in (own @ N.reshape(-1, N.shape[2]).T).reshape(len(own), *N.shape[:2])]
             return [side.copy() for side in products(N, np.arange(len(N)), own)]

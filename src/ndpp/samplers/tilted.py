@@ -19,8 +19,7 @@ from ndpp.laws.begun import posteriors, started
 from ndpp.laws.patterns import Patterns, touch_weights
 from ndpp.laws.precision import say_precision
 from ndpp.laws.shared import MOST_LOG, SharedTies
-from ndpp.laws.tied import MOST_ODDS, TiedMixture
-from ndpp.linalg.scaling import EPS, inverses
+from ndpp.laws.tied import MOST_ODDS, TiedMixture, updated
 
 MAX_UNCOMPARED_SHARE = 0.03
 """Largest share of the proposals that may come from components not yet compared with their tilted versions."""
@@ -125,7 +124,7 @@ class TiltedComponents:
         changed = np.flatnonzero(np.isin(rows, changed))
         if len(changed) <= MAX_UPDATED_ROWS * ties.base.rank:
             before = ties.tilted_odds(0.0, new, changed)
-            found = _updated(ties, new, changed, before, odds[:, rows[changed]])
+            found = updated(ties, new, changed, before, odds[:, rows[changed]])
         else:
             state = TiedMixture(odds, ties.base, np.full(len(new), 1 / len(new)))._state
             found = state.N, state.log_z - ties.log_normalizers()[new], state.errors
@@ -227,30 +226,3 @@ def log_weights(
     found = np.where((wrong < np.inf) & ~np.isnan(out), out + contained, -np.inf)
     say_precision(float(posteriors(found[None], wrong[None])[1][0]), "probabilities given these items")
     return found
-
-
-def _updated(
-    ties: TiedMixture, which: IntArray, rows: IntArray, before: FloatArray, after: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return N, the change of log Z and an estimate of its error of some components whose odds change in a few rows.
-
-    A changes by QᵀDQ with the changes D of p, so det(I + WA) is multiplied by det(I + Q N Qᵀ D) = det(I + N Qᵀ D Q), and N becomes
-    N − N Qᵀ D (I + Q N Qᵀ D)⁻¹ Q N = (I + N Qᵀ D Q)⁻¹ N: the smaller of these matrices is taken.
-    """
-    Q, N, errors = ties.base.q_rows(rows), ties._state.N[which], ties._state.errors[which]
-    change = (after - before) / ((1 + after) * (1 + before))
-    m, r = Q.shape
-    if m <= r:
-        left = Q @ N
-        system = np.eye(m) + left @ (Q.T * change[:, None, :])
-        inverse, log_det = inverses(system)
-        N = N - (N @ Q.T * change[:, None, :]) @ inverse @ left
-    else:
-        added = (change @ (Q[:, :, None] * Q[:, None]).reshape(m, r * r)).reshape(len(N), r, r)
-        system = np.eye(r) + N @ added
-        inverse, log_det = inverses(system)
-        N = inverse @ N
-    log_z = log_det + (np.log1p(after) - np.log1p(before)).sum(axis=1)
-    lost = np.einsum("cij,cji->c", np.abs(inverse), np.abs(system))
-    errors = errors * (1 + np.abs(inverse).sum(axis=(1, 2))) + EPS * lost
-    return N, log_z, errors
