@@ -91,9 +91,8 @@ def test_a_component_given_hundreds_of_baskets_is_that_prepared_anew():
 def test_one_mixture_completes_every_basket(
     size: int | None, common: float, given: tuple[int, ...], kind: str, monkeypatch: pytest.MonkeyPatch
 ):
-    """Never tilted, and always; sets of any size never are. Those without ties are drawn apart, or not."""
+    """Never tilted, and always; sets of any size never are."""
     monkeypatch.setattr(shared, "MIN_SIZE_ACCEPTANCE", common)
-    monkeypatch.setattr(shared, "LEAST_EMPTY", 0.0 if size == 2 else 1.0)
 
     def fits(S: tuple[int, ...]) -> bool:
         return set(given) <= set(S) and size in (None, len(S))
@@ -179,9 +178,9 @@ def test_chances_of_numbers_stay_below_their_bounds(kind: str):
     for left in (1, 2, 4):
         tilted = store.tilted(left)
         of_tied = [
-            (t, 0 * tilted.rungs, store.bounds(left, 1)[0][left], left - t) for t in range(left + 1)
+            (t, 0 * tilted.rungs, store.bounds(left, 1), left - t) for t in range(left + 1)
         ]  # T has t items at least
-        for t, rungs, bounds, most in (*of_tied, (left, tilted.rungs, tilted.bounds(left, 1)[left], left)):
+        for t, rungs, bounds, most in (*of_tied, (left, tilted.rungs, tilted.bounds(left + 1), left)):
             for c in range(len(law.weights)):
                 rung = int(rungs[c])
                 odds = store.union(c, rung).alone.odds
@@ -190,85 +189,14 @@ def test_chances_of_numbers_stay_below_their_bounds(kind: str):
                 for rows in removed:
                     chances = [chance(store.counts(c, rung, m, rows), m, rows) for m in range(most + 1)]
                     assert max(chances) <= bounds[c] * (1 + 1e-12)
-    assert (np.array(store.bounds(shared.MOST_REMOVED, 1)) == 1).all()
-
-
-@pytest.mark.parametrize("kind", ["items", "families"])
-def test_chances_of_numbers_of_all_components_at_once(kind: str):
-    """They are those of single components, whatever rows are taken out; where they cannot be computed, they are none."""
-    law = random_mixture(n=30) if kind == "items" else law_of("several")
-    store, most = parts_of(law), 4 if kind == "items" else 1
-    for rows in (np.arange(0), np.array([2]), np.array([0, 1])):
-        found = store.alone(rows, most)
-        for c in range(len(law.weights)):
-            expected = [chance(store.counts(c, 0, m, rows), m, rows) for m in range(most + 1)]
-            assert np.allclose(found[:, c], expected, rtol=1e-8, atol=0)
-    assert not store.alone(rows, shared.MOST_COUNTED + 1).any()
-    likely = Mixture.tied(np.full((1, 30), 1e20), np.zeros((30, 1)), [[1.0]], [1.0])
-    assert not parts_of(likely).alone(np.arange(5), 9).any()  # what is taken out is nearly all
-
-
-@pytest.mark.parametrize("kind", ["items", "families"])
-def test_how_often_nothing_is_tied(kind: str):
-    """T has no further row as often as its weight says."""
-    law, n = tied("several", "generic") if kind == "items" else law_of("several"), 600
-    store, rng = parts_of(law), np.random.default_rng(5)
-    for J in ([], [1], [0, 4]):
-        ids = np.array(J, np.int64)
-        every, untied = shared.log_posteriors(store, ids)
-        rows = shared.TiedDrawers(store, ids, None, np.zeros(len(every)))._rows
-        for c, p in enumerate(np.exp(untied - every)):
-            drawn = sum(not len(store.union(c, 0).given(rows).draw_tied(rng)) for _ in range(n))
-            assert abs(drawn - n * p) < 5 * np.sqrt(n * p * (1 - p)) + 1
-
-
-@pytest.mark.parametrize("name", ["several", "states in any order", "zero odds"])
-def test_numbers_of_further_items_of_given_families(name: str):
-    """A state by its weight, and then each item by itself."""
-    law = law_of(name)
-    for J in ([0], [1, 2], [0, 3]):
-        drawers = shared.TiedDrawers(parts_of(law), np.array(J), 5, np.zeros(len(law.weights)))
-        found, odds = drawers.numbers_at(0.0), law.patterns.odds
-        for c in np.flatnonzero(np.isfinite(law._log_contained(np.array(J)))).tolist():
-            expected = np.ones(1)
-            for family in np.unique(law.patterns.families[J]):
-                own, members = np.zeros(law.n_items + 1), np.flatnonzero(law.patterns.families == family)
-                for k, slot in enumerate(law.patterns.slots[family]):
-                    if slot < len(law.patterns.states):
-                        given, others = np.intersect1d(members, J), np.setdiff1d(members, J)
-                        weights = [[1.0, r] for r in odds[others, k]]
-                        one = law.odds[c, slot] * odds[given, k].prod() * reduce(np.convolve, weights, np.ones(1))
-                        own[: len(one)] += one
-                expected = np.convolve(expected, own / own.sum())
-            assert np.allclose(found[:, c], np.append(expected, np.zeros(6))[: len(found)], rtol=1e-9, atol=1e-14)
-
-
-@pytest.mark.parametrize("kind", ["items", "families"])
-def test_control_sets_without_ties_are_proposed_too_often(kind: str, monkeypatch: pytest.MonkeyPatch):
-    """With and without ties, sets are proposed, and the wrong share of them shows."""
-    law, given = tied("several", "generic") if kind == "items" else law_of("several"), (3,)
-
-    def fits(S: tuple[int, ...]) -> bool:
-        return 3 in S and len(S) == 3
-
-    expected = enumerate_mixture(*dense("several", "generic"), fits) if kind == "items" else mixed("several", fits)
-    monkeypatch.setattr(shared, "LEAST_EMPTY", 0.0)
-    sampler, alone = law.sampler(size=3, given=given), TiedParts.alone
-    assert (sampler.drawers.shares > 0.001).any()
-    assert (sampler.drawers.shares < 0.98).all()
-    goodness.assert_law(sampler.sample(1500, rng=5).baskets, expected)
-    monkeypatch.setattr(TiedParts, "alone", lambda self, removed, left: 50 * alone(self, removed, left))
-    with pytest.raises(AssertionError):
-        goodness.assert_law(law.sample(3000, size=3, given=given, rng=5), expected)
+    assert (store.bounds(shared.MOST_REMOVED, 1) == 1).all()
 
 
 def test_control_a_bound_that_is_none(monkeypatch: pytest.MonkeyPatch):
     """Chances above the bound are cut, and the law is another."""
     law = tied("several", "generic")
     expected = enumerate_mixture(*dense("several", "generic"), lambda S: len(S) == 3)
-    monkeypatch.setattr(
-        TiedParts, "bounds", lambda self, left, n_given: (np.full((left + 1, len(law.weights)), 0.01),) * 2
-    )
+    monkeypatch.setattr(TiedParts, "bounds", lambda self, left, n_given: np.full(len(law.weights), 0.01))
     law.memory.within(0)  # what is kept has the right ones
     with pytest.raises(AssertionError):
         goodness.assert_law(law.sample(2000, size=3, rng=5), expected)

@@ -219,12 +219,14 @@ class FamilyMixture(SharedTies):
         some, at = np.unique(np.reshape(log_tilt, -1), return_inverse=True)  # many components share theirs
         slots, logs = self.patterns.slots, self.patterns.log_totals_at(np.exp(some))
         if logs.max(initial=0.0) < LARGE:
-            by_state, at_states = self._by_state[:-1, which], (self.patterns.states, np.arange(len(logs)))
+            spread = sparse.csr_array(
+                (np.ones(len(logs)), (self.patterns.states, np.arange(len(logs)))), shape=(len(slots), len(logs))
+            )
+            by_state, totals = self._by_state[:-1, which], np.expm1(logs)
             out = np.empty((len(slots), by_state.shape[1]))
-            for k, totals in enumerate(np.expm1(logs).T):
+            for k in range(len(some)):
                 those = at == k if len(some) > 1 else slice(None)
-                spread = sparse.csr_array((totals, at_states), shape=(len(slots), len(logs)))
-                out[:, those] = spread @ by_state[:, those]
+                out[:, those] = spread @ (totals[:, [k]] * by_state[:, those])
             return np.log1p(out).T
         own = np.vstack([logs, np.zeros((1, len(some)))])[slots]
         return np.asarray(touch_weights(own[:, :, at] if len(some) > 1 else own, self._by_state[:, which][slots])[0].T)

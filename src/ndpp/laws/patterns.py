@@ -129,16 +129,6 @@ class Patterns:
         odds = self.odds[item, column, None] * (z if z.ndim == 1 else z[item])
         return np.asarray(sums @ log1p(odds))
 
-    def elementary(self, most: int) -> FloatArray:
-        """Return the weights of all sets of 0, 1, …, ``most`` items in each state, shape (M + 1, most + 1)."""
-        out, (starts, items) = np.zeros((len(self.states) + 1, most + 1)), self.member_table
-        out[:, 0] = 1.0
-        for place in range(int(np.diff(starts).max())):
-            some = items[starts[:-1][np.diff(starts) > place] + place]
-            slots = self.slots[self.families[some]]
-            out[slots, 1:] += self.odds[some][:, :, None] * out[slots, :-1]
-        return out
-
     @cached_property
     def of_states(self) -> tuple[sparse.csr_array, IntArray, IntArray]:
         """A matrix that sums values of items in their columns of ``odds`` over the states, shape (M, …), and these items and columns."""

@@ -51,6 +51,5 @@ def log1p(z: AnyArray) -> AnyArray:
 
 def log_peak(v: FloatArray) -> FloatArray:
     """Return log e^(−v) I₀(v), v ≥ 0, or for large v a bound of it that is hardly larger."""
-    small = np.minimum(v, 500.0)
-    large = np.maximum(v, 500.0)
+    small, large = np.minimum(v, 500.0), np.maximum(v, 500.0)
     return np.where(v < 500, np.log(np.i0(small)) - small, np.log1p(1 / (7 * large)) - np.log(2 * np.pi * large) / 2)

@@ -10,8 +10,7 @@ B' = B − B q_Jᵀ (p_J + q_J B q_Jᵀ)⁻¹ q_J B in the coordinates q of T, w
 the formula for items that come together with s p_J added to the diagonal of the minor: no matrix but one of order |J| depends on J. B' does
 not exclude J from T, so T is drawn again until it has no item of J; that is rarely needed, as P(j ∈ T) < δ_j.
 
-:class:`FurtherItems` draws sets of any size, or of one; of families, a state and a non-empty set of the items of each. Sets of one size
-whose T is empty need no clock: their probability is known, and so is that of their number of items (:func:`numbers_alone`).
+:class:`FurtherItems` draws sets of any size, or of one; of families, a state and a non-empty set of the items of each.
 
 Cost per sample: that of T, and O(|R|) for R, independent of n. Preparing takes O(n r²).
 """
@@ -29,7 +28,6 @@ from ndpp._memory import n_bytes_of
 from ndpp._stop import look
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp.errors import BudgetExceededError
-from ndpp.items.base import look_up_cdf
 from ndpp.items.table import LeverageTable
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.patterns import FamilyGroups
@@ -44,8 +42,8 @@ from ndpp.samplers.clock import Clock
 from ndpp.samplers.exact import Exact
 from ndpp.samplers.exact.eigenclock import EigenClock
 from ndpp.samplers.exact.rows import EigenRows, Sides, rows_of
-from ndpp.samplers.family_parts import FamilyFactors, FamilyParts, GivenFamilies, GivenNumbers
-from ndpp.samplers.unions import NO_ROWS, SIZED_BUDGET, Alone, without
+from ndpp.samplers.family_parts import FamilyFactors, FamilyParts, GivenFamilies
+from ndpp.samplers.unions import SIZED_BUDGET, Alone, without
 
 LOST_DIGITS = 1e-10
 """Largest error of coordinates that are computed from Σ p q qᵀ; if it is larger, they are computed from the rows."""
@@ -92,16 +90,14 @@ class Union(NamedTuple):
         """Draw R, without the given rows."""
         return without(self.alone.draw(rng), self.clock.given)
 
-    def draw_tied(self, rng: np.random.Generator, *, nonempty: bool = False) -> IntArray:
-        """Draw T, again until it has none of the given rows and, if that is asked for, another one."""
+    def draw_tied(self, rng: np.random.Generator) -> IntArray:
+        """Draw T, again until it has none of the given rows."""
         for _ in range(SIZED_BUDGET):
             look()
             rows = self.clock.draw_all(rng)
-            if len(without(rows, self.clock.given)) == len(rows) >= nonempty:
+            if len(without(rows, self.clock.given)) == len(rows):
                 return rows
-        raise BudgetExceededError(
-            f"{SIZED_BUDGET} sets were drawn, each empty or with a given item twice", count=SIZED_BUDGET
-        )
+        raise BudgetExceededError(f"{SIZED_BUDGET} sets were drawn, each with a given item twice", count=SIZED_BUDGET)
 
 
 class Counts(NamedTuple):
@@ -174,27 +170,20 @@ def circle(count: int) -> AnyArray:
 
 
 class FurtherItems(NamedTuple):
-    """Sets with ``left`` items in addition to the given ones, whose rows are ``given``; None: with any number of them.
+    """Sets of a :class:`Union` with ``left`` items in addition to the given ones; None: with any number of them.
 
-    Given families bring a number f of them, by ``numbers``; m = left − f are in T ∪ R. ``cdf`` is that of f with an empty T, and then of f
-    with another T or, unless ``is_apart``, with any. The first takes into account that R has m items, and is always accepted. Any other T,
-    which costs most, is accepted with probability P(|R ∖ T| = m') / ``bounds``[m], for m' the number of missing items; then R is drawn with
-    m'. ``counts(m, T ∪ J)`` tells how many items R ∖ T ∖ J has and draws m of them, with a finer tilt if its third argument is true;
-    ``parts`` and ``families`` are those of families and of given items. ``room`` (J,) is what given items leave of upper bounds on totals
-    of ``values`` (J, n).
+    T, which costs most, is accepted with probability P(|R ∖ T| = m) / ``bound``, for m the number of missing items; then R is drawn with m.
+    ``counts(m, T ∪ J)`` tells how many items R ∖ T ∖ J has and draws m of them, with a finer tilt if its third argument is true; ``parts``
+    and ``families`` are those of families and of given items. ``room`` (J,) is what given items leave of upper bounds on totals of
+    ``values`` (J, n).
     """
 
-    union: Callable[[], Union]
-    base: LowRankKernel
-    given: IntArray
+    union: Union
     left: int | None
     counts: Callable[[int, IntArray, bool], Counts]
+    bound: float
     parts: FamilyParts | None = None
     families: GivenFamilies | None = None
-    numbers: GivenNumbers | None = None
-    cdf: FloatArray = NO_VALUES[0]
-    bounds: FloatArray = NO_VALUES[0]
-    is_apart: bool = False
     values: FloatArray = NO_VALUES
     room: FloatArray = NO_VALUES[0]
 
@@ -202,19 +191,16 @@ class FurtherItems(NamedTuple):
         """Return the further items of a set, as items of the catalogue, or None if there are too many or too few of them."""
         if len(self.room):
             return self._within_room(rng)
+        tied = self.union.draw_tied(rng)
         if self.left is None:
-            union = self.union()
-            return self.items(rng, np.union1d(union.draw_tied(rng), union.draw_apart(rng)))
-        is_tied, f = divmod(look_up_cdf(self.cdf, rng.random()), len(self.cdf) // 2)
-        wanted = self.left - f
-        tied = self.union().draw_tied(rng, nonempty=self.is_apart) if is_tied else NO_ROWS
-        if len(tied) > wanted:
+            return self.items(rng, np.union1d(tied, self.union.draw_apart(rng)))
+        if len(tied) > self.left:
             return None
-        items, removed = self.items_of(rng, tied), np.concatenate([tied, self.given])
-        count = wanted - len(items)
+        items, removed = self.items(rng, tied), np.concatenate([tied, self.union.clock.given])
+        count = self.left - len(items)
         if count < 0:
             return None
-        counts, sought = self.counts(count, removed, False), rng.random() * self.bounds[wanted] * is_tied
+        counts, sought = self.counts(count, removed, False), rng.random() * self.bound
         chance = counts.tilted_chance(count, removed)
         if chance < RARE and sought < counts.untilted(2 * chance + ROUNDING, count, removed):
             counts = self.counts(count, removed, True)
@@ -222,17 +208,15 @@ class FurtherItems(NamedTuple):
         if sought >= counts.untilted(chance, count, removed):
             return None
         others = counts.draw(rng, count, removed)
-        found = [items, self.items_of(rng, others) if self.parts is None else others]
-        return np.concatenate(found if self.numbers is None else [*found, self.numbers.draw(rng, f)])
+        return np.concatenate([items, self.items_of(rng, others) if self.parts is None else others])
 
     def _within_room(self, rng: np.random.Generator) -> IntArray:
         """Return further items of any number, or too many of them: R is drawn first, and T only if R leaves room."""
-        union = self.union()
-        apart = union.draw_apart(rng)
+        apart = self.union.draw_apart(rng)
         found = self.items(rng, apart)
         if (self.values[:, found].sum(axis=1) > self.room).any():
             return found
-        return np.concatenate([found, self.items_of(rng, without(union.draw_tied(rng), apart))])
+        return np.concatenate([found, self.items_of(rng, without(self.union.draw_tied(rng), apart))])
 
     def items(self, rng: np.random.Generator, rows: IntArray) -> IntArray:
         """Return the items of rows, and further ones of given families."""
@@ -243,7 +227,7 @@ class FurtherItems(NamedTuple):
     def items_of(self, rng: np.random.Generator, rows: IntArray) -> IntArray:
         """Return the items of rows: of families, some of each."""
         if self.parts is None:
-            return self.base.catalogue_ids(rows)
+            return self.union.clock.index.kernel.catalogue_ids(rows)
         return self.parts.items_of(rng, rows)
 
 

@@ -23,7 +23,7 @@ from ndpp.linalg.tilts import GroupedCoins, TotalCumulants, chances_within, cher
 from ndpp.samplers.components import FurtherItems
 from ndpp.samplers.family_parts import FamilyTotals, GivenFamilies
 from ndpp.samplers.proposer import Acceptance, Proposer, towards
-from ndpp.samplers.shared import TiedDrawers, TiedParts, Tilt, log_posteriors
+from ndpp.samplers.shared import TiedDrawers, TiedParts, Tilt, _log_posterior
 from ndpp.samplers.tilted import TiltedComponents
 
 UNFIT = -12.0
@@ -118,7 +118,7 @@ class LimitTilts:
 
     def chosen(self, parts: TiedParts, ids: IntArray, left: Limits) -> tuple[FloatArray, BoolArray]:
         """Return log w_c A_c given items, which leave ``left`` of the limits, and which components are tilted."""
-        found = log_posteriors(parts, ids)[0]
+        found = _log_posterior(parts, ids)
         found[(self.reach < left.low).any(axis=1)] = -np.inf
         top, log_units = found.max(), -(self.theta * towards(self.theta, left)).sum(axis=1)
         is_tilted = np.zeros(len(found), bool)

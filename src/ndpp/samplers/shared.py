@@ -27,7 +27,7 @@ import numpy as np
 
 from ndpp._memory import Memory, n_bytes_of
 from ndpp._stop import look
-from ndpp._types import FloatArray, IntArray, Which, cached_property
+from ndpp._types import FloatArray, IntArray, cached_property
 from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleSizeError
 from ndpp.laws.law import Law
@@ -37,13 +37,12 @@ from ndpp.laws.precision import check_given
 from ndpp.laws.shared import MOST_LOG, SharedTies
 from ndpp.linalg.eigen import is_skew
 from ndpp.linalg.logs import log_peak
-from ndpp.linalg.scaling import EPS
-from ndpp.linalg.tilts import MOST_TILT, TINY, solve_tilt
+from ndpp.linalg.tilts import MOST_TILT, solve_tilt
 from ndpp.linalg.updates import Updated
 from ndpp.samplers.backgrounds import SizedComponents
 from ndpp.samplers.base import Sampler, with_engine
-from ndpp.samplers.components import LOST_DIGITS, Counts, FurtherItems, Union, circle
-from ndpp.samplers.family_parts import FamilyFactors, FamilyParts, GivenFamilies, GivenNumbers, products_at
+from ndpp.samplers.components import Counts, FurtherItems, Union, circle
+from ndpp.samplers.family_parts import FamilyFactors, FamilyParts, GivenFamilies, products_at
 from ndpp.samplers.proposer import MAX_EXPECTED, Acceptance, Asked, Drawers, Proposer, all_given
 from ndpp.samplers.tilted import TiltedComponents, log_weights, products
 
@@ -51,24 +50,22 @@ Tilt: TypeAlias = float | bytes
 """What tells the tilts of a component apart: its rung, or the key of limits; 0 for none."""
 RUNG, FINE = 0.25, 64
 """log ρ is a multiple of this, or of its ``FINE``-th part."""
-MIN_SIZE_ACCEPTANCE = 0.08
+MIN_SIZE_ACCEPTANCE = 0.15
 """If at least this share of the untilted proposals is accepted, no component is tilted."""
 MAX_SIZE_DEVIATIONS = 3.0
 """The chance of a size is guessed up to this many standard deviations from the mean."""
 RUNGS_PER_TILT = 2
 """R is tilted by multiples of this many rungs."""
-LOG_S = (0.0, -0.4, -0.9, -1.6, -2.5, -4.0)
+LOG_S = (0.0, -0.35, -0.7, -1.05, -1.4, -2.1, -2.8, -4.0)
 """log s of the bounds."""
-LEAST_EMPTY, LEAST_TIED = 0.05, 1e-4
-"""T is drawn apart from the empty T if the latter has at least this share of all baskets, and others this share of a component."""
-MOST_COUNTED, ROWS_AT_ONCE = 16, 64
-"""Most items of R whose number has a probability for all components at once, and rows that are multiplied at a time."""
 MOST_REMOVED = 64
 """Most items that are given or wanted for which there are bounds."""
 N_NODES = 64
 """Points of the circle by which numbers of up to a quarter as many items are told apart; more for more items."""
 FOR_ROWS = 0.125
 """Part of the memory that is for rows of given items; the rest is for components and sizes."""
+FURTHER = 1.0, 2.0
+"""If given families bring more than this part of the further items, components are tilted to a third of these, and to a third again."""
 PREPARED = 0.75
 """Part of the memory of components that is filled before they are asked for."""
 MANY_ROWS = 12
@@ -113,7 +110,7 @@ class RungTilts:
 
     def __init__(self, mixture: SharedTies, rungs: FloatArray) -> None:
         self.rungs, log_tilt = rungs, rungs * RUNG
-        self.lone = _with_least(_minus_variances(mixture.log_rows(log_tilt)))
+        self.lone = _with_least(-mixture.lone_odds * np.exp(log_tilt[:, None] - 2 * mixture.log_rows(log_tilt)))
         self.components = TiltedComponents(mixture, partial(_log_factors, rungs), rungs != 0)
 
     grows: ClassVar[bool] = True
@@ -123,13 +120,12 @@ class RungTilts:
         """Bytes of all arrays."""
         return n_bytes_of(self.lone) + self.components.n_bytes
 
-    def bounds(self, left: int, n_given: int) -> FloatArray:
-        """Return bounds on the probability of any number of items of R without rows; see :meth:`TiedParts.bounds`."""
-        if left + n_given > MOST_REMOVED:
-            return np.ones((left + 1, len(self.rungs)))
+    def bounds(self, n_without: int) -> FloatArray:
+        """Return a bound on the probability of any number of items of R without ``n_without`` rows; see :meth:`TiedParts.bounds`."""
+        if n_without > MOST_REMOVED:
+            return np.ones(len(self.rungs))
         minus, removed = self.lone
-        without = removed[:, np.minimum(n_given + np.arange(left + 1), removed.shape[1] - 1)]
-        return np.exp(log_peak((without - minus[:, None]).clip(0.0))).T
+        return np.exp(log_peak((removed[:, min(n_without, removed.shape[1] - 1)] - minus).clip(0.0)))
 
 
 def _log_factors(rungs: FloatArray, which: Any, items: Any) -> FloatArray:
@@ -191,8 +187,9 @@ class TiedParts:
     ) -> Counts:
         """Return how many items of component c come by themselves, and what draws ``count`` of them from rows that are not removed.
 
-        ``odds()`` are those of its rows on the rung; for rung 0 they are known.
+        ``odds`` are those of its rows on the rung; for rung 0 they are known.
         """
+        odds = self.union(c, 0).alone.odds if odds is None else odds
         n = int(self.mixture.largest[c])
         n_left = n - int(self.mixture.largest_of_rows(removed, c).sum())
         wanted = min(count * n / max(n_left, count, 1), n - 0.3)
@@ -203,9 +200,7 @@ class TiedParts:
         n_nodes = N_NODES + 2 * max(0, count - N_NODES // 4)
         uses = [(rung + tilt, n_nodes, "totals")]
         return self.memory.remember(
-            (c, rung, tilt, n_nodes),
-            lambda: self._counts(c, rung, self.union(c, 0).alone.odds if odds is None else odds(), tilt, n_nodes),
-            uses=uses,
+            (c, rung, tilt, n_nodes), lambda: self._counts(c, rung, odds, tilt, n_nodes), uses=uses
         )
 
     def _counts(self, c: int, rung: float, odds: FloatArray, tilt: float, n_nodes: int) -> Counts:
@@ -253,10 +248,10 @@ class TiedParts:
 
         return self.memory.remember(("rungs", aim, is_fine), make)
 
-    def _means_alone(self, wanted: float, which: Which = slice(None)) -> tuple[FloatArray, FloatArray]:
+    def _means_alone(self, wanted: float) -> tuple[FloatArray, FloatArray]:
         """Return log ρ and the means of |R| under it, derivatives of log E ρ^|R|, from below to above the wanted mean if there are any."""
-        known = {log_s: logs[which] for log_s, logs, *_ in self._tails}
-        most = np.minimum(wanted, self.mixture.largest[which] - 0.3)
+        known = {log_s: logs for log_s, logs, *_ in self._tails}
+        most = np.minimum(wanted, self.mixture.largest - 0.3)
         while True:
             grid = np.array(sorted(known))
             means = np.diff([known[x] for x in grid.tolist()], axis=0) / np.diff(grid)[:, None]
@@ -265,7 +260,7 @@ class TiedParts:
             if not more:
                 return (grid[1:] + grid[:-1]) / 2, means
             for x in np.clip(2 * np.array(more), -MOST_TILT, MOST_TILT).tolist():
-                known[x] = self.memory.remember(("log mean", x), partial(self._log_mean, x))[which]
+                known[x] = self.memory.remember(("log mean", x), partial(self._log_mean, x))
 
     def _log_mean(self, x: float) -> FloatArray:
         """Return log E ρ^|R| of each component, x = log ρ."""
@@ -275,9 +270,9 @@ class TiedParts:
         """Return about the tilt under which R has ``wanted`` items on average. It is kept, as few numbers are ever wanted."""
 
         def find() -> float:
-            middles, means = self._means_alone(wanted, [c])
+            middles, means = self._means_alone(wanted)
             with np.errstate(divide="ignore"):
-                return float(np.interp(np.log(max(wanted, 0.3)), np.log(means[:, 0]), middles))
+                return float(np.interp(np.log(max(wanted, 0.3)), np.log(means[:, c]), middles))
 
         return self.memory.remember(("tilt alone", c, wanted), find)
 
@@ -323,94 +318,31 @@ class TiedParts:
         """
 
         def make() -> tuple[tuple[float, FloatArray, FloatArray, FloatArray, FloatArray], ...]:
-            found, base = [], self.mixture.log_rows(0.0)
+            found, base, lone = [], self.mixture.log_rows(0.0), self.mixture.lone_odds
             for log_s in LOG_S:
                 logs = self.mixture.log_rows(log_s)
-                found.append((log_s, *_with_least(logs - base), *_with_least(_minus_variances(logs))))
+                found.append((log_s, *_with_least(logs - base), *_with_least(-lone * np.exp(log_s - 2 * logs))))
             return tuple(found)
 
         return self.memory.remember("tails", make)
 
-    def bounds(self, left: int, n_given: int) -> tuple[FloatArray, FloatArray]:
-        """Return bounds b(k), k = 0..left, of P_c(|R ∖ T ∖ J| = m) for T of t rows, m ≤ k − t, and given rows J: for all T, and if t > 0.
+    def bounds(self, left: int, n_given: int) -> FloatArray:
+        """Return a bound of P_c(|R ∖ T ∖ J| = m) of every component, for all T of t rows, m ≤ ``left`` − t, and given rows J.
 
-        Shapes (left + 1, C). For every s ≤ 1, P(|R| = m) ≤ s^(−m) E s^|R| · max_m P_s(|R| = m), P_s with odds times s; and the largest
-        probability of a sum of independent numbers X ≥ 0 is at most e^(−v) I₀(v), v = Σ P(X = 0) P(X > 0), as |E e^itX| ≤
-        exp(−Σ_d P(X = 0) P(X = d) (1 − cos dt)), by Hölder's inequality.
+        For every s ≤ 1, P(|R| = m) ≤ s^(−m) E s^|R| · max_m P_s(|R| = m), P_s with odds times s; and the largest probability of a sum of
+        independent numbers X ≥ 0 is at most e^(−v) I₀(v), v = Σ P(X = 0) P(X = 1), as |E e^itX| ≤ exp(−P(X = 0) P(X = 1) (1 − cos t)).
         """
-        C = len(self.mixture.weights)
         if left + n_given > MOST_REMOVED:
-            return np.ones((left + 1, C)), np.ones((left + 1, C))
-        out, m = np.full((left + 1, C), -np.inf), np.arange(left + 1)[:, None]
-        for t in range(left, -1, -1):
-            of_tied = out.copy()  # that of the last one is without t = 0
-            best = np.zeros((left + 1 - t, C))
+            return np.ones(len(self.mixture.weights))
+        out = np.full(len(self.mixture.weights), -np.inf)
+        for t in range(left + 1):
+            best = np.zeros(len(out))
             for log_s, logs, least, minus, removed in self._tails:
                 variance = -(minus - removed[:, min(t + n_given, removed.shape[1] - 1)])
-                log_bound = logs - least[:, min(t + n_given, least.shape[1] - 1)] - m[: len(best)] * log_s
+                log_bound = logs - least[:, min(t + n_given, least.shape[1] - 1)] - (left - t) * log_s
                 best = np.minimum(best, log_bound.clip(max=0.0) + log_peak(variance.clip(0.0)))
-            out[t:] = np.maximum(out[t:], best)
-        return np.exp(out), np.exp(of_tied)
-
-    def alone(self, removed: IntArray, left: int) -> FloatArray:
-        """Return P_c(|R| = m) without these rows for m = 0..left, shape (left + 1, C); 0 of components where that costs too many digits.
-
-        The weights of all sets of m items of R are computed once, as sums and products of positive numbers. The numbers of each row that is
-        removed are then taken out as one power series is divided by another.
-        """
-        if left > MOST_COUNTED:
-            return np.zeros((left + 1, len(self.mixture.weights)))
-        with np.errstate(over="ignore", invalid="ignore"):
-            found, log_ones = self.memory.remember("weights of numbers", self._weights)
-            found = found[: left + 1].copy()
-            error = EPS * self.mixture.touched.base.n_items * found
-            log_ones = log_ones - np.log1p(self.mixture.touched.tilted_odds(0.0, rows=removed)).sum(axis=1)
-            for own in self._weights_of_rows(removed, left):
-                for m in range(1, left + 1):
-                    found[m] -= np.einsum("mc,mc->c", own[1 : m + 1], found[m - 1 :: -1])
-                    error[m] += np.einsum("mc,mc->c", own[1 : m + 1], error[m - 1 :: -1]) + EPS * abs(found[m])
-            is_exact = ((error <= LOST_DIGITS * found) & (found < np.inf)).all(axis=0)
-            return np.where(is_exact, found * np.exp(-log_ones), 0.0)
-
-    def _weights(self) -> tuple[FloatArray, FloatArray]:
-        """Return the weights of the sets of m = 0..MOST_COUNTED items of R, and the logarithm of those of all sets."""
-        ties, patterns = self.mixture.touched, self.mixture.patterns
-        n_items = np.ones(len(ties.base.support), np.int64) if patterns is None else np.diff(patterns.member_table[0])
-        out, rows = np.zeros((MOST_COUNTED + 1, len(ties.odds))), np.argsort(n_items)
-        out[0] = 1.0
-        for start in range(0, len(rows), ROWS_AT_ONCE):
-            some = rows[start : start + ROWS_AT_ONCE]
-            for own in self._weights_of_rows(some, min(int(n_items[some[-1]]), MOST_COUNTED)):
-                before = out.copy()
-                for j in range(1, len(own)):
-                    out[j:] += before[:-j] * own[j]
-        return out, np.log1p(ties.odds[:, ties.base.support]).sum(axis=1)
-
-    def _weights_of_rows(self, rows: IntArray, most: int) -> FloatArray:
-        """Return the weights of the sets of 0..most items of rows, shape (rows, most + 1, C)."""
-        patterns, C = self.mixture.patterns, len(self.mixture.weights)
-        if patterns is None:
-            out = np.zeros((len(rows), most + 1, C))
-            out[:, 1:2] = self.mixture.touched.tilted_odds(0.0, rows=rows).T[:, None][:, : most + 1]
-        else:
-            kept, slots = (
-                self.memory.remember("elementary", lambda: patterns.elementary(MOST_COUNTED)),
-                patterns.slots[rows],
-            )
-            out = kept[slots, : most + 1].swapaxes(1, 2) @ self.mixture._by_state[slots]
-        out[:, 0] = 1.0
-        return out
-
-    def chances(self, left: int, count: int) -> FloatArray:
-        """Guess P_c(|S| = m) of all components for ``count`` numbers m up to ``left``."""
-        mean, variance = (first + second for first, second in zip(self.moments[:2], self.moments[2:]))
-        sizes = np.arange(left + 1 - count, left + 1)[:, None]
-        return self.memory.remember(("chances", left, count), lambda: _size_chances(mean, variance, sizes))
-
-
-def _minus_variances(logs: FloatArray) -> FloatArray:
-    """Return −P(X = 0) P(X > 0) of rows, from log(1 + o)."""
-    return np.asarray(np.exp(-2 * logs) - np.exp(-logs))
+            out = np.maximum(out, best)
+        return np.asarray(np.exp(out))
 
 
 def _about(left: int) -> float:
@@ -428,8 +360,7 @@ def _with_least(values: FloatArray) -> tuple[FloatArray, FloatArray]:
 class TiedDrawers:
     """What draws the further items of sets of a mixture: from component c on rung ``rungs[c]``, ``left`` items (None: any number).
 
-    Rungs other than 0 are those of ``parts.tilted(aim, is_fine)``. ``shares`` (C,) of the proposals have an empty T, and ``alone`` are
-    their chances of numbers of items (:meth:`TiedParts.alone`).
+    Rungs other than 0 are those of ``parts.tilted(aim, is_fine)``.
     """
 
     def __init__(
@@ -441,20 +372,16 @@ class TiedDrawers:
         bounds: FloatArray | None = None,
         is_fine: bool = False,
         aim: float = 0.0,
-        known: tuple[FloatArray, FloatArray] | None = None,
     ) -> None:
         self.parts, self.ids, self.left, self.rungs, self.is_fine, self.aim = parts, ids, left, rungs, is_fine, aim
-        self.bounds = np.ones((1, len(rungs))) if bounds is None else bounds
-        self.alone, self.shares = (np.zeros((1, len(rungs))), np.zeros(len(rungs))) if known is None else known
+        self.bounds = np.ones(len(rungs)) if bounds is None else bounds
         self._made: dict[int, FurtherItems] = {}  # of components that were in memory when so much had been forgotten
         self._n_forgotten = parts.memory.n_forgotten
         self._families: dict[float, GivenFamilies] = {}
-        self._numbers: dict[float, GivenNumbers] = {}
         self._expected: float | None = None
 
     def __reduce__(self) -> Any:
-        known = self.alone, self.shares
-        return TiedDrawers, (self.parts, self.ids, self.left, self.rungs, self.bounds, self.is_fine, self.aim, known)
+        return TiedDrawers, (self.parts, self.ids, self.left, self.rungs, self.bounds, self.is_fine, self.aim)
 
     def __getitem__(self, c: int) -> FurtherItems:
         memory = self.parts.memory
@@ -484,46 +411,18 @@ class TiedDrawers:
             self._families[rung] = GivenFamilies.of(self.parts.patterns(rung), self.touched)
         return self._families[rung]
 
-    def numbers(self, rung: float) -> GivenNumbers:
-        """Return how many further items the families of the given items bring in components on a rung."""
-        if rung not in self._numbers:
-            assert self.left is not None  # sets of any size do not ask
-            patterns, by_state = self.parts.patterns(rung), self.parts.mixture._by_state
-            families = self._families.setdefault(rung, GivenFamilies.of(patterns, self.touched))
-            self._numbers[rung] = GivenNumbers.of(families, patterns.log_rest, by_state, self.left)
-        return self._numbers[rung]
-
-    def numbers_at(self, rung: float) -> FloatArray:
-        """Return P_c(f) of these numbers f, shape (…, C); without given families, that of none."""
-        if self.parts.mixture.patterns is None or not len(self.ids):
-            return np.ones((1, len(self.rungs)))
-        return np.asarray(self.numbers(rung).sums[0])
-
-    def _union(self, c: int) -> Union:
-        return self.parts.union(c, self.tilt(c), self.components).given(self._rows)
-
-    def _odds(self, c: int) -> FloatArray:
-        """Return the odds of the rows of component c on its rung."""
-        if not self.tilt(c):
-            return np.asarray(self.parts.mixture.touched.tilted_odds(0.0, [c])[0])
-        return np.asarray(self.components().single(self.parts.mixture, c).tilted_odds(0.0)[0])
-
     def _drawer(self, c: int) -> FurtherItems:
-        parts, rung = self.parts, float(self.rungs[c])
-        counts = partial(parts.counts, c, rung, odds=partial(self._odds, c))
-        found = FurtherItems(partial(self._union, c), parts.mixture.touched.base, self._rows, self.left, counts)
-        if parts.mixture.patterns is not None:
-            found = found._replace(parts=parts.parts(c, self.tilt(c), self.patterns(c)))
-        if self.left is None:
-            if found.parts is not None:
-                found = found._replace(families=self.families(c).weighed(parts.mixture.odds[c]))
-            return found
-        both = (self.numbers_at(0.0), self.alone), (self.numbers_at(rung), self.bounds)
-        untied, tied = (chances[:, c] * some[::-1][: len(chances), c] for chances, some in both)
-        share, bounds = self.shares[c], self.bounds[:, c]
-        chances = np.append(share * untied / (untied.sum() or 1.0), (1 - share) * tied / (tied.sum() or 1.0))
-        numbers = self.numbers(rung).of_component(c) if len(untied) > 1 else None
-        return found._replace(numbers=numbers, cdf=np.cumsum(chances), bounds=bounds, is_apart=bool(share > 0))
+        union, mixture, bound = (
+            self.parts.union(c, self.tilt(c), self.components),
+            self.parts.mixture,
+            float(self.bounds[c]),
+        )
+        counts = partial(self.parts.counts, c, float(self.rungs[c]), odds=union.alone.odds)
+        if mixture.patterns is None:
+            return FurtherItems(union.given(self._rows), self.left, counts, bound)
+        families = self.families(c).weighed(mixture.odds[c])
+        parts = self.parts.parts(c, self.tilt(c), self.patterns(c))
+        return FurtherItems(union.given(families.families), self.left, counts, bound, parts, families)
 
     @cached_property
     def touched(self) -> Touched:
@@ -534,8 +433,7 @@ class TiedDrawers:
 
     @cached_property
     def _rows(self) -> IntArray:
-        mixture = self.parts.mixture
-        return np.searchsorted(mixture.base.support, self.ids) if mixture.patterns is None else self.touched.families
+        return np.searchsorted(self.parts.mixture.base.support, self.ids)
 
     def expected(self, cdf: FloatArray) -> float:
         """Return the mean number of proposals per draw, from the chances of the wanted size in the likely components."""
@@ -546,9 +444,7 @@ class TiedDrawers:
             chance = 0.0
             for c in likely:
                 sizes = parts.at(c, float(self.rungs[c] * RUNG)).size_distribution()
-                numbers, own = self.numbers_at(float(self.rungs[c]))[:, [c]], float(self.shares[c])
-                of_tied = sizes[self.left] / _over_numbers(numbers, self.bounds[:, [c]])[0]
-                chance += shares[c] * (own + (1 - own) * min(of_tied, 1.0))
+                chance += shares[c] * sizes[self.left] / self.bounds[c]
             self._expected = float(1 / max(chance, np.finfo(float).tiny))
         return self._expected or 1.0
 
@@ -581,7 +477,7 @@ def begin(
     parts: TiedParts, ids: IntArray, size: int | None, *, is_fine: bool = False
 ) -> tuple[FloatArray, TiedDrawers]:
     """Return the weights by which components are proposed, and what draws from them."""
-    mixture, (log_posterior, log_untied) = parts.mixture, log_posteriors(parts, ids)
+    mixture, log_posterior = parts.mixture, _log_posterior(parts, ids)
     if log_posterior.max() == -np.inf:
         raise mixture._impossible(ids, None)
     posterior, rungs = np.exp(log_posterior - log_posterior.max()), np.zeros(len(log_posterior))
@@ -592,64 +488,48 @@ def begin(
     if not posterior.any():
         bound = int(most.max()) + len(ids)
         raise ImpossibleSizeError(f"no set is larger than {bound} items; got size {size}")
-    bounds, of_tied = parts.memory.remember(("bounds", left, len(ids)), lambda: parts.bounds(left, len(ids)))
-    aim = parts.aim(left, is_fine)
-    drawers = TiedDrawers(parts, ids, left, rungs, bounds, is_fine, aim)
-    numbers, empty = drawers.numbers_at(0.0), np.exp(log_untied - log_posterior.max())
-    tied = posterior - empty
-    if empty.sum() > LEAST_EMPTY * posterior.sum():
-        alone = parts.alone(drawers._rows, left)
-        is_apart = (alone[-1] > 0) & (tied > LEAST_TIED * posterior)
-        drawers.alone, drawers.bounds = np.where(is_apart, alone, 0.0), np.where(is_apart, of_tied, bounds)
-        tied, empty = np.where(is_apart, tied, posterior), empty * _over_numbers(numbers, drawers.alone)
-    else:
-        tied, empty = posterior, np.zeros(len(posterior))
-    weights = empty + tied * _over_numbers(numbers, drawers.bounds)
-    drawers.shares = np.divide(empty, weights, out=np.zeros(len(weights)), where=empty > 0)
-    guess = _over_numbers(numbers, parts.chances(left, len(numbers)))
-    if posterior @ guess < MIN_SIZE_ACCEPTANCE * weights.sum():
+    mean, variance = (first + second for first, second in zip(parts.moments[:2], parts.moments[2:]))
+    bounds = parts.memory.remember(("bounds", left, len(ids)), lambda: parts.bounds(left, len(ids))).copy()
+    chances = parts.memory.remember(("chances", left), lambda: _size_chances(mean, variance, left))
+    weights = posterior * bounds
+    aim = _aim(parts, ids, left, int(weights.argmax()), is_fine)
+    if aim < parts.aim(left, is_fine) or posterior @ chances < MIN_SIZE_ACCEPTANCE * weights.sum():
         tilted = parts.tilted(aim, is_fine)
-        key = "others", aim, left, len(ids), is_fine
-        others = parts.memory.remember(key, lambda: tilted.bounds(left, len(ids)))
-        of_tilted = np.empty(len(weights))
-        for rung in np.unique(tilted.rungs).tolist():
-            at = tilted.rungs == rung
-            of_tilted[at] = _over_numbers(drawers.numbers_at(rung)[:, at], others[:, at])
+        key = "others", aim, left + len(ids), is_fine
+        others = parts.memory.remember(key, lambda: tilted.bounds(left + len(ids)))
         with np.errstate(divide="ignore"):
-            log_plain = np.log(weights) + log_posterior.max()
-            log_units = np.log(of_tilted) - size * tilted.rungs * RUNG
+            log_plain, log_units = np.log(weights) + log_posterior.max(), np.log(others) - size * tilted.rungs * RUNG
         logs, at = tilted.components.choose(parts, ids, log_plain, log_units)
-        weights, rungs[at], drawers.shares[at] = np.exp(logs - logs.max()), tilted.rungs[at], 0.0
-        drawers.bounds = np.where(at, others, drawers.bounds)
-    return weights, drawers
+        weights, bounds[at], rungs[at] = np.exp(logs - logs.max()), others[at], tilted.rungs[at]
+    return weights, TiedDrawers(parts, ids, left, rungs, bounds, is_fine, aim)
 
 
-def _over_numbers(chances: FloatArray, bounds: FloatArray) -> FloatArray:
-    """Return Σ_f P(f) b(left − f) of components, for numbers f of items that given families bring."""
-    return np.asarray((chances * bounds[::-1][: len(chances)]).sum(axis=0))
+def _aim(parts: TiedParts, ids: IntArray, left: int, c: int, is_fine: bool) -> float:
+    """Return the number of items to which components are tilted: less than for no given items if their families bring many, as in c."""
+    patterns, aim = parts.mixture.patterns, parts.aim(left, is_fine)
+    if patterns is None or not len(ids):
+        return aim
+    touched, state_odds = patterns.touched_by(ids), parts.mixture.odds[c]
+    for most in FURTHER:
+        tilted = parts.patterns(float(parts.rungs(aim, is_fine)[c]))
+        if GivenFamilies.of(tilted, touched).weighed(state_odds).mean(tilted.log_rest) <= most * left:
+            break
+        aim /= 3
+    return aim
 
 
-def log_posteriors(parts: TiedParts, ids: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Return log w_c P_c(J ⊆ S), and log w_c P_c(J ⊆ S, T ⊆ J).
-
-    P_c(J ⊆ S, T ⊆ J) is det(I + X W Xᵀ)_J Π_J p_j / det(I + W A_c) for rows; for families, times the chances of their items.
-    """
+def _log_posterior(parts: TiedParts, ids: IntArray) -> FloatArray:
+    """Return log w_c P_c(J ⊆ S)."""
     mixture = parts.mixture
     ties, (touched, within) = mixture.touched, mixture.touched_rows(mixture.one_basket(ids))
     if not ties.base.can_occur(touched.indices).all():
-        return (np.full(len(mixture.weights), -np.inf),) * 2
+        return np.full(len(mixture.weights), -np.inf)
     rows, out = np.searchsorted(ties.base.support, touched.indices), mixture._log_weights + np.reshape(within, -1)
-    q, odds = ties.base.q_rows(rows), ties.tilted_odds(0.0, rows=rows)
-    found = log_weights(out, q, odds, parts.sides(rows, q), ties._state.errors)
-    log_tied = parts.memory.remember(
-        "log tied", lambda: ties.log_normalizers() - np.log1p(ties.tilted_odds(0.0)).sum(axis=1)
-    )
-    with np.errstate(divide="ignore"):
-        untied = out + (np.log(odds) - np.log1p(odds)).sum(axis=1) - log_tied
-    return found, untied + float(np.linalg.slogdet(np.eye(len(q)) + q @ ties.core @ q.T)[1])
+    q = ties.base.q_rows(rows)
+    return log_weights(out, q, ties.tilted_odds(0.0, rows=rows), parts.sides(rows, q), ties._state.errors)
 
 
-def _size_chances(mean: FloatArray, variance: FloatArray, size: IntArray) -> FloatArray:
+def _size_chances(mean: FloatArray, variance: FloatArray, size: int) -> FloatArray:
     """Return about P_c(|S| = size) from the moments of the sizes, and 0 beyond ``MAX_SIZE_DEVIATIONS`` deviations from the mean.
 
     Sizes that vary more than independent items do are taken to have a negative binomial distribution, and others a normal one.
@@ -657,10 +537,9 @@ def _size_chances(mean: FloatArray, variance: FloatArray, size: IntArray) -> Flo
     spread, excess = np.sqrt(variance + 1 / 12), np.maximum(variance - mean, 0.05 * mean + 1e-12)
     normal = np.exp(-(((size - mean) / spread) ** 2) / 2) / (spread * np.sqrt(2 * np.pi))
     shape, p = mean**2 / excess, mean / (mean + excess)
-    steps = np.arange(int(size.max()))[:, None]
-    rising = np.cumsum(np.log((shape.clip(TINY) + steps) / (1 + steps)), axis=0)
-    rising = np.vstack([0 * shape, rising])[size[:, 0]] + size * np.log1p(-p)
-    wide = np.exp(rising + shape * np.log(p.clip(TINY)))
+    from scipy.special import gammaln, xlogy
+
+    wide = np.exp(gammaln(size + shape) - gammaln(shape) - gammaln(size + 1.0) + xlogy(shape, p) + xlogy(size, 1 - p))
     return np.where(
         abs(size - mean) <= MAX_SIZE_DEVIATIONS * spread, np.where(variance > 1.05 * mean, wide, normal), 0.0
     )
@@ -687,8 +566,9 @@ def prepare_ties(mixture: SharedTies, asked: Asked) -> Sampler:
     """
     ids, excluded = asked.given, asked.exclude
     size = None if asked.size is None else check_given(asked.size, len(ids))
-    is_few = len(excluded) and asked.device is None and not np.isin(ids, excluded).any()
-    if is_few and mixture.largest_given(ids).max() - len(excluded) >= (size or 0):
+    left = mixture.largest_given(ids).max() - len(excluded)
+    is_few = len(excluded) and asked.device is None and left >= (size or 0) and not np.isin(ids, excluded).any()
+    if is_few:
         weights, drawers = begin(TiedParts(mixture, asked.memory), ids, size)
         if weights @ mixture.chances_alone(excluded).sum(axis=1) <= AVOIDED * weights.sum():
             never = Limits.of([Limit(excluded.tolist(), most=0, name="excluded")], mixture)
