@@ -5,17 +5,20 @@ In the notation of :mod:`ndpp.laws.tied`, let R_c be the rows (1 − p_c)^½ x o
     P(a ∈ S | J ⊆ S) = Σ_c P(c | J) (P_c(a ∈ S) − v_ca x_aᵀ U_c x_a),        U_c = N_c R_cᵀ (I + R_c N_c R_cᵀ)⁻¹ R_c N_c.
 
 The first part is one matrix product for all baskets and items. The second part takes 4 r |J| operations per basket, item and component,
-which is too much for all items if only the best are wanted. It is bounded from above. Let Z⁻¹ be the skew part of W⁻¹ (Z = W if W is
-skew), and A_c* the sum of A_c, the symmetric part of W⁻¹, and R_cᵀ R_c. The symmetric part of (W⁻¹ + A_c + R_cᵀ R_c)⁻¹, which is that of
-N_c − U_c, is the parallel sum of (A_c*)⁻¹ and Zᵀ A_c* Z, and so at most the latter:
+which is too much for all items if only the best are wanted. It is bounded from above, in two ways. Let Z⁻¹ be the skew part of W⁻¹
+(Z = W if W is skew), and A_c* the sum of A_c, the symmetric part of W⁻¹, and R_cᵀ R_c. The symmetric part of (W⁻¹ + A_c + R_cᵀ R_c)⁻¹,
+which is that of N_c − U_c, is the parallel sum of (A_c*)⁻¹ and Zᵀ A_c* Z, and so at most the latter:
 
     x_aᵀ (N_c − U_c) x_a  ≤  x_aᵀ Zᵀ A_c* Z x_a  ≤  (a term that does not depend on J)  +  Σ_{j∈J} (x_jᵀ Z x_a)².
 
-:meth:`Begun.best` scores the items with the largest first part until n of them may be listed, drops all items whose bound is below the
-score of the last of them or too small to be listed, replaces the bounds of the others by the second part in the components of the largest
-posterior, drops items again, and scores those that are left. Bounds are sums of tables in single precision, which are rounded up. For few
-baskets, the tables of the components of the largest posterior are read, and the others count with the largest posterior t among them:
-Σ_c P(c | J) b_c ≤ t Σ_c b_c + Σ_c max(P(c | J) − t, 0) b_c. Every score that is returned is that of the full sum.
+This bound needs no N_c x_j. Relative to P_c(a ∈ S), both terms are at most their largest over the components (``growth``). The other
+bound has one product per item of J where the second part has two. With the symmetric part H_c and the skew part S_c of N_c,
+
+    − x_aᵀ U_c x_a  ≤  (R_c S_c x_a)ᵀ (I + R_c H_c R_cᵀ)⁻¹ R_c S_c x_a  ≤  Σ_{j∈J} (1 − p_cj) (x_jᵀ S_c x_a)².
+
+:meth:`Begun.best` scores the items with the largest first part until n of them may be listed, drops all items whose first bound is below
+the score of the last of them or too small to be listed, drops items by the second bound, and scores those that are left. Bounds are
+computed in single precision, and rounded up. Every score that is returned is that of the full sum.
 """
 
 from __future__ import annotations
@@ -39,24 +42,26 @@ LEFT_OUT = 1e-12
 P_c(a ∈ S | J ⊆ S) are probabilities, so the error of a score is no larger."""
 EQUAL = 1e-9
 """Scores that agree to this relative precision may be equal but for rounding; both items are then scored."""
-GROUP, FEW = 32, 20
-"""Components of the largest posterior, whose bounds are replaced before the others if there are more than a few items to judge."""
+FEW = 20
+"""So many items are scored without another bound."""
 PRODUCTS = 2**25
 """Entries of N_c x_j and N_cᵀ x_j in memory at a time, and of (I + R_c N_c R_cᵀ)⁻¹ (256 MB each)."""
 KEPT_BYTES, MOST_KEPT = 2**28, 16
 """Most bytes of N_c x_j and N_cᵀ x_j of single baskets that are kept."""
 CACHED, SHARED = 2**16, 2**20
 """Entries of matrices N_c that are multiplied from both sides while they are in the cache (512 kB), and of those by many items (8 MB)."""
-TOP = 80
-"""Components of the largest posterior, in each of a few baskets, whose bounds are summed; the others count with the largest of theirs."""
 NO_BOUND = 1e150
-"""Stands for a bound where there is none; its product with a derivative of 0 is 0."""
+"""Stands for a bound where there is none; its product with 0 is 0."""
 ITEMS = 256
 """Rows whose items' second parts are computed at a time, in the cache."""
 MOST = 0.8
 """If more of the components matter, all are counted: then nothing has to be copied."""
 FLOOR = 1e-18
 """The smallest number in bounds: products of two such are normal numbers in single precision."""
+LOST = 1e-30
+"""More than what sums in single precision lose to numbers that are too small."""
+SPREAD = 2.0**-8
+"""By this part, bounds of squares in single precision are raised: (s + e)² ≤ (1 + δ) s² + (1 + 1/δ) e², and sums of them."""
 
 
 def parts(mixture: SharedTies, baskets: Baskets) -> Iterator[IntArray]:
@@ -134,13 +139,15 @@ def products(q: FloatArray, N: FloatArray) -> FloatArray:
 
 
 def products_of_each(q: FloatArray, N: FloatArray) -> list[FloatArray]:
-    """Return :func:`products` of each item, with last digits that do not depend on the other items."""
+    """Return :func:`products` of each item, with last digits that do not depend on the other items: always two items at a time."""
     C, r = N.shape[:2]
     out, step = [np.empty((2, C, r)) for _ in q], max(1, CACHED // max(1, r * r))
-    for part in (slice(start, start + step) for start in range(0, C, step)):
-        for side, matrices in enumerate((N[part], N[part].swapaxes(1, 2))):
-            for one, row in zip(out, q):
-                np.matmul(row, matrices, out=one[side, part])
+    pairs = np.concatenate([q, q[-1:]])[: len(q) + len(q) % 2].reshape(-1, 2, r)
+    for part in (slice(start, start + step) for start in range(0, C if len(q) else 0, step)):
+        for i, pair in enumerate(pairs):
+            for side, matrices in enumerate((N[part], N[part].swapaxes(1, 2))):
+                for one, values in zip(out[2 * i : 2 * i + 2], np.matmul(pair, matrices).swapaxes(0, 1)):
+                    one[side, part] = values
     return out
 
 
@@ -271,13 +278,12 @@ class Begun:
         settled, out = self._is_settled(), np.zeros((len(self.baskets), self.mixture.n_items))
         out[self._settled[:2]] = self._settled[2]
         out[~(settled & asked.allowed)] = 0.0
-        pulls, (sums, rest) = self._pulls(), self._sums()
-        slack = 1 + 2.0**-23 * (self.posterior.shape[1] + 8)  # their terms are not negative
+        first, pulls, growth = self._first_bounds(), self._pulls(), self.mixture.growth
         every = np.zeros(asked.allowed.shape)
         asked = asked._replace(n=min(asked.n, len(every)), unit=every + asked.unit, least=every + asked.least)
         for i, row in enumerate(out):
             able = asked.allowed & ~settled[i]
-            bounds = slack * (sums[:, i] + rest[i] * self.mixture.bound_totals)
+            bounds = first[i], first[i] * (1 + growth[0] + growth[1] * pulls[i])
             if asked.wanted is not None:
                 own = asked.wanted[i][able[asked.wanted[i]]]
                 row[own], able[own] = self._exactly(i, own), False
@@ -288,7 +294,13 @@ class Begun:
         return self._answered(out)
 
     def _list(
-        self, i: int, row: FloatArray, able: BoolArray, bounds: FloatArray, pulls: FloatArray, asked: Best
+        self,
+        i: int,
+        row: FloatArray,
+        able: BoolArray,
+        bounds: tuple[FloatArray, FloatArray],
+        pulls: FloatArray,
+        asked: Best,
     ) -> None:
         """Score the ``able`` items that may be among the best that score the least; ``row`` has the scores of others."""
         k, least, guesses = asked.n, asked.least, np.where(able, bounds[0], row)
@@ -303,39 +315,53 @@ class Begun:
             k = min(2 * k, len(guesses))
         worst = np.partition(guesses[top], -asked.n)[-asked.n]
         needed = np.maximum(worst * asked.unit * (1 - EQUAL), least)
-        items = np.flatnonzero(able & (bounds[0] + bounds[1] + bounds[2] * pulls >= needed))
-        items = self._contenders(i, items, needed, bounds, pulls)
+        items = np.flatnonzero(able & ~(bounds[1] < needed))
+        items = self._contenders(i, items, needed[items] - bounds[0][items], pulls)
         row[items], able[items] = self._exactly(i, items), False
+
+    def _contenders(self, i: int, items: IntArray, needed: FloatArray, pulls: FloatArray) -> IntArray:
+        """Return the items whose scores may be larger than their first parts by what is needed."""
+        if len(items) > FEW:
+            _, slopes, room = self.mixture.bound_tables
+            shares = rounded_up(self.posterior[i])
+            might = room[items] @ shares + (slopes[items] @ shares) * pulls[items] >= needed * (1 - SPREAD)
+            items, needed = items[might], needed[might]
+        return items[~(self._gains(i, items) < needed)] if len(items) > FEW else items
 
     def _exactly(self, i: int, items: IntArray) -> FloatArray:
         return np.asarray(self.mixture.inclusion_table[items] @ self.posterior[i] - self._second_part(i, items))
 
-    def _contenders(
-        self, i: int, items: IntArray, least: FloatArray, bounds: FloatArray, pulls: FloatArray
-    ) -> IntArray:
-        """Return the items that may score at least so much, as far as the components of the largest posterior tell."""
-        if len(items) <= FEW:
-            return items
-        which = np.argsort(-self.posterior[i])[:GROUP]
-        scores = self.mixture.inclusion_table[items] @ self.posterior[i] - self._second_part(i, items, which)
-        tables = self.mixture.bound_tables[1:, which[:, None], items]
-        room, slopes = bounds[1:, items] - self.posterior[i, which] @ tables
-        return np.asarray(items[scores + room + slopes * pulls[items] >= least[items]])
-
-    def _sums(self) -> tuple[FloatArray, FloatArray]:
-        """Return what bounds Σ_c P(c | J) times each of ``bound_tables``: sums in single precision, (3, len(baskets), n_items), and the
-        multiple of ``bound_totals`` that comes on top of those of each basket.
-        """
-        tables, shares, rest = self.mixture.bound_tables, self.posterior, np.zeros(len(self.baskets))
-        if TOP * len(rest) < shares.shape[1]:
-            which, others = np.split(np.argsort(-shares.max(axis=0)), [TOP * len(rest)])
-            tables, shares, rest = tables[:, which], shares[:, which], shares[:, others].max(axis=1)
-        return rounded_up((shares - rest[:, None]).clip(0.0)) @ tables, rest
+    def _first_bounds(self) -> FloatArray:
+        """Return upper bounds of the first parts."""
+        slack = 1 + 2.0**-23 * (self.posterior.shape[1] + 8)  # their terms are not negative
+        return np.asarray(slack * np.float64(rounded_up(self.posterior) @ self.mixture.bound_tables[0].T))
 
     def _pulls(self) -> FloatArray:
-        """Return Σ_j (x_jᵀ Z x_a)² of every basket and item; large if there is no Z."""
-        pull = self.ties.pull
-        if pull is None:
+        """Return bounds of Σ_j (x_jᵀ Z x_a)² of every basket and item; large if there is no Z."""
+        if self.ties.pull is None:
             return np.full((len(self.baskets), self.mixture.n_items), NO_BOUND)
-        squares = np.square(self.q @ pull @ self.ties.all_rows.T)
-        return np.asarray(self.mixture.by_item(np.stack([squares[places].sum(axis=0) for places in self.places])))
+        squares, lengths, errors = self._squares(self.q @ self.ties.pull, slice(None))
+        bounds = (1 + SPREAD) * (squares + np.outer(lengths, errors)).T
+        return np.asarray(self.mixture.by_item(np.stack([bounds[places].sum(axis=0) for places in self.places])))
+
+    def _gains(self, i: int, items: IntArray) -> FloatArray:
+        """Return bounds of the second part of some items, with the sign that it has in the scores; NaN or infinite if there are none."""
+        row_of = self.mixture.row_of
+        rows, at = (items, slice(None)) if row_of is None else np.unique(row_of[items], return_inverse=True)
+        slopes, out = self.mixture.bound_tables[1][items], np.full(len(items), LOST)
+        for j in self.places[i].tolist():
+            shares = np.sqrt(self.posterior[i] / (1 + self.odds[:, j])) / 2
+            squares, lengths, errors = self._squares((self.sides[j][1] - self.sides[j][0]) * shares[:, None], rows)
+            out += np.einsum("ac,ac->a", slopes, squares[at]) + slopes @ errors * lengths[at]
+        return np.asarray((1 + SPREAD) * out)
+
+    def _squares(self, vectors: FloatArray, rows: Which) -> tuple[FloatArray, ...]:
+        """Return squares of products of some rows of ties and vectors, shape (rows, vectors), in single precision, and the factors of
+        their errors: the squares of exact products are at most (1 + δ) (squares + lengths errorsᵀ).
+        """
+        x, lengths = (one[rows] for one in self.ties.single_rows)
+        with np.errstate(over="ignore", invalid="ignore"):
+            single = vectors.astype(np.float32)
+            squares = np.square(x @ single.T)
+            errors = np.float32(2 / SPREAD * (2.0**-24 * (x.shape[1] + 4)) ** 2) * np.square(single).sum(axis=1)
+        return squares, lengths, errors
