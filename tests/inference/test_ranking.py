@@ -263,6 +263,7 @@ def test_begun_baskets_in_bulk_are_those_of_each(kind: str, core: str, few: int,
     begun = Begun(law, baskets)
     assert begun.posterior == pytest.approx(np.stack([law.responsibilities(basket) for basket in baskets]), abs=1e-12)
     monkeypatch.setattr("ndpp.laws.begun.FEW", few)
+    monkeypatch.setattr("ndpp.laws.begun.MANY", few // 2)
     monkeypatch.setattr("ndpp.laws.begun.EQUAL", equal)
     differ = 0
     for asked in ASKED:
@@ -282,10 +283,10 @@ def test_begun_baskets_in_bulk_are_those_of_each(kind: str, core: str, few: int,
 @pytest.mark.parametrize(("kind", "core"), KINDS)
 @pytest.mark.parametrize("strength", [0.5, 0.1])
 def test_the_second_part_is_within_its_bounds(kind: str, core: str, strength: float):
-    """With strong ties and with weak ones; both bounds are sharp somewhere."""
+    """With strong ties and with weak ones; the closer bound is sharp."""
     law = many_missions(kind, core, strength)
     begun = Begun(law, begun_baskets(law))
-    first, pulls, gain = begun._first_bounds(), begun._pulls(), begun.scores() - begun._first_parts()
+    first, pulls, gain = begun._sums()[0], begun._pulls(), begun.scores() - begun._first_parts()
     own = begun._settled[:2]
     gain[own] = 0.0
     assert (begun.posterior @ law.inclusion_table.T <= first).all()
@@ -295,7 +296,7 @@ def test_the_second_part_is_within_its_bounds(kind: str, core: str, strength: fl
     assert gain.max() > 0.05 * strength**4
     assert (gain <= second).all()
     large = gain > 0.2 * gain.max()
-    assert np.median((gain / second)[large]) > 0.3
+    assert np.median((gain / second)[large]) > 0.4
     if core == "partly symmetric":
         assert (pulls == NO_BOUND).all()
         return

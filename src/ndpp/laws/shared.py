@@ -406,17 +406,17 @@ class SharedTies(Mixture):
 
     @of_components
     def bound_tables(self) -> FloatArray:
-        """P_c(a ∈ S), ``slope_table``, and by how much P_c(a ∈ S) may grow given items that do not pull a, (3, n_items, C).
+        """P_c(a ∈ S), by how much it may grow given items that do not pull a, and ``slope_table``, (3, n_items, C).
 
         They are in single precision, rounded up, so that they serve bounds.
         """
         p, slopes, gaps = self.inclusion_table, self.slope_table, self.by_item(self.touched.gaps).T.clip(0.0)
-        return np.stack([rounded_up(values) for values in (p, slopes, np.minimum(slopes * gaps, 1 - p))])
+        return np.stack([rounded_up(values) for values in (p, np.minimum(slopes * gaps, 1 - p), slopes)])
 
     @of_components
     def growth(self) -> FloatArray:
         """The largest ratios over the components of what P_c(a ∈ S) may grow by, and of ``slope_table``, to it, (2, n_items)."""
-        p, slopes, room = self.bound_tables
+        p, room, slopes = self.bound_tables
         with np.errstate(over="ignore"):
             ratios = [np.divide(part, p, out=np.zeros_like(p), where=p > 0).max(axis=1) for part in (room, slopes)]
         return np.asarray((1 + 2.0**-20) * np.stack(ratios, dtype=np.float64))
