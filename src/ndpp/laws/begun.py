@@ -16,7 +16,7 @@ bound has one product per item of J where the second part has two. With the symm
 
     − x_aᵀ U_c x_a  ≤  (R_c S_c x_a)ᵀ (I + R_c H_c R_cᵀ)⁻¹ R_c S_c x_a,
 
-since R_c H_c x_a adds nothing to the right side that is positive.
+which is the most that the left side can be, whatever R_c H_c x_a is.
 
 :meth:`Begun.best` scores the items with the largest first part until n of them may be listed, drops all items whose first bound is below
 the score of the last of them or too small to be listed, drops items by the second bound, and scores those that are left. Bounds are
