@@ -408,20 +408,20 @@ class SharedTies(Mixture):
 
     @of_components
     def bound_tables(self) -> FloatArray:
-        """P_c(a ∈ S), by how much it may grow given items that do not pull a, and ``slope_table``, in single precision, (3, C, n_items).
+        """P_c(a ∈ S), by how much it may grow given items that do not pull a, and ``slope_table``, (3, n_items, C).
 
-        They are rounded up, so that they serve bounds.
+        They are in single precision, rounded up, so that they serve bounds.
         """
-        p, slopes, gaps = self.inclusion_table.T, self.slope_table.T, self.by_item(self.touched.gaps).clip(0.0)
-        out = np.empty((3, *gaps.shape), np.float32)
-        for table, values in zip(out, (p, np.minimum(slopes * gaps, 1 - p), slopes)):
-            table[:] = rounded_up(values)
-        return out
+        p, slopes, gaps = self.inclusion_table, self.slope_table, self.by_item(self.touched.gaps).T.clip(0.0)
+        return np.stack([rounded_up(values) for values in (p, np.minimum(slopes * gaps, 1 - p), slopes)])
 
     @of_components
-    def bound_totals(self) -> FloatArray:
-        """Their sums over the components, (3, n_items)."""
-        return np.asarray(self.bound_tables.sum(axis=1, dtype=np.float64))
+    def growth(self) -> FloatArray:
+        """The largest ratios over the components of what P_c(a ∈ S) may grow by, and of ``slope_table``, to it, (2, n_items)."""
+        p, room, slopes = self.bound_tables
+        with np.errstate(over="ignore"):
+            ratios = [np.divide(part, p, out=np.zeros_like(p), where=p > 0).max(axis=1) for part in (room, slopes)]
+        return np.asarray((1 + 2.0**-20) * np.stack(ratios, dtype=np.float64))
 
     def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
         """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) for two lists of items that can occur, a ≠ b: what ties add to the missions."""

@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ndpp._stop import look
-from ndpp._types import AnyArray, FloatArray, IntArray, Which
+from ndpp._types import AnyArray, FloatArray, IntArray, RealArray, Which
 from ndpp._validation import check_matrix, check_odds, frozen, owned
 from ndpp.baskets import Baskets
+from ndpp.laws.begun import rounded_up
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.frame import ONE, of_components
 from ndpp.laws.header import ModelHeader
@@ -165,6 +166,12 @@ class TiedMixture(SharedTies):
     def all_rows(self) -> FloatArray:
         """The rows q of the support."""
         return np.concatenate([q for _, q in self.base.q_blocks()])
+
+    @of_components
+    def single_rows(self) -> tuple[RealArray, RealArray]:
+        """The rows q in single precision, and their squared lengths, rounded up."""
+        rows = self.all_rows.astype(np.float32)
+        return rows, rounded_up(np.square(rows, dtype=np.float64).sum(axis=1))
 
     def _system(self, A: FloatArray) -> FloatArray:
         return np.eye(len(self.core)) + A @ self.core
