@@ -363,6 +363,17 @@ def test_what_is_not_finite_is_refused(options):
             subset(F, 4, **options)
 
 
+@pytest.mark.usefixtures("small_pools")
+def test_the_code_for_gpus_on_a_cpu(tmp_path):
+    """What runs on a device, with tensors that are on none."""
+    F, limit = vectors(), ndpp.Limit(range(150), least=20, most=25)
+    for options in ({}, {"limits": limit}, {"given": [3, 7]}, {"quality": torch.arange(300.0)}, {"chunks": 4}):
+        assert subset(F, 60, device="cpu:0", **options).tolist() == subset(F, 60, **options).tolist()
+    source = sources(F.astype(np.float32), tmp_path)["memory map"]
+    for options in ({}, {"chunks": 4}):
+        assert subset(source, 60, device="cpu:0", **options).tolist() == subset(source, 60, **options).tolist()
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_on_a_gpu():
