@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from itertools import combinations
@@ -14,7 +15,7 @@ from scipy import sparse
 import ndpp
 from ndpp import Limit
 from ndpp.errors import ImpossibleLimitError, ImpossibleSizeError, InvalidInputError
-from ndpp.inference.diversify import _rows
+from ndpp.inference.diversify import _rows, _scaled
 
 
 def dense(x: np.ndarray, s: np.ndarray | None, diversity: float) -> np.ndarray:
@@ -280,3 +281,16 @@ def test_scores_are_standardised_on_request():
     assert (
         ndpp.diversify(x, np.full(20, 7.0), 5, standardise=True).items.tolist() == ndpp.diversify(x, k=5).items.tolist()
     )
+
+
+def test_samples_of_vectors_in_single_precision(monkeypatch):
+    """Large arrays stay in single precision, unless scores make rows too short for it; samples are the same."""
+    monkeypatch.setattr(importlib.import_module("ndpp.inference.diversify"), "DOUBLED_ENTRIES", 0)
+    rng = np.random.default_rng(8)
+    x, s = rng.standard_normal((60, 5)).astype(np.float32), rng.standard_normal(60)
+    options = {"k": 4, "method": "sample", "n_samples": 5, "rng": 0}
+    single, double = ndpp.diversify(x, s, **options), ndpp.diversify(x.astype(np.float64), s, **options)
+    assert single.items.tolist() == double.items.tolist()
+    np.testing.assert_allclose(single.probabilities, double.probabilities, rtol=1e-4)
+    for least, kind in ((1e-10, np.float32), (1e-30, np.float64)):
+        assert _scaled(x, np.full(60, least), "sample").dtype == kind

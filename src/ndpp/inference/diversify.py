@@ -23,6 +23,9 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.limits import Limit, listed
 from ndpp.linalg.operations import Array
 
+SMALLEST_SINGLE = 1e-20
+"""Rows whose factors are smaller are multiplied in double precision, lest they underflow."""
+
 
 class Diversified(NamedTuple):
     """What :func:`diversify` returns: items in order, their gains and, of samples, probabilities (None: no samples)."""
@@ -147,7 +150,7 @@ def diversify(
     elif method == "map" and not kept:
         items, gains = (part[:, g:] for part in greedy_batch(X, k + g, start, window, factors=factors))
     else:
-        rows = np.asarray(plain_array(X * factors.f[..., None], "embeddings"))
+        rows = np.asarray(plain_array(_scaled(X, factors.f, method), "embeddings"))
         kernels = [LowRankKernel(x, background=_ridges(x) if is_beyond else None) for x in rows]
         if method == "map":
             each = zip(kernels, start)
@@ -178,6 +181,14 @@ def _standardised(scores: Array) -> Array:
     s = s - s.mean(-1)[..., None]
     deviation = (s**2).mean(-1)[..., None] ** 0.5
     return s / (deviation + (deviation == 0))
+
+
+def _scaled(X: Array, f: Array, method: str) -> Array:
+    """Return the rows of the kernels; for samples, those of X in single precision stay so if their factors do not reach its limits."""
+    is_single = method == "sample" and isinstance(X, np.ndarray) and X.dtype == np.float32
+    if is_single and f.min() > SMALLEST_SINGLE:
+        return X * f[..., None].astype(np.float32)
+    return X * f[..., None]
 
 
 def _ridges(x: FloatArray) -> FloatArray:

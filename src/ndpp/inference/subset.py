@@ -17,7 +17,7 @@ import numpy as np
 
 from ndpp._atomic import check_same, check_writable, write_text
 from ndpp._progress import progress_bar
-from ndpp._types import IntArray, Items, RealArray, RngLike
+from ndpp._types import FloatArray, IntArray, Items, RealArray, RngLike
 from ndpp._validation import check_choice, check_count, check_items, check_values, plain_array, real_array
 from ndpp.errors import ImpossibleLimitError, InvalidInputError, ModelFileError
 from ndpp.inference.coverage import cover
@@ -84,8 +84,8 @@ def subset(
     device : str, optional
         "cuda" for a GPU.
     chunks : int, optional
-        Read F once, in about this many parts: the greedy items of each part, together four times as many as are asked for, are what the
-        items are chosen from. Memory does not depend on n, but for eight bytes per item if a quality is given. This is a heuristic
+        Read F once, in about this many parts: the greedy items of each part, together 4 k, are what the items are chosen
+        from. Memory does not depend on n, but for eight bytes per item if a quality is given. This is a heuristic
         whose loss is small if the parts are alike. None: read F as often as exact greedy steps take.
     rng : anything ``numpy.random.default_rng`` takes
         For samples.
@@ -226,11 +226,9 @@ def _features(F: Array, quality: Array, device: str | None) -> Features:
         xp = import_module("torch")
         X = X if isinstance(X, Rows) else xp.as_tensor(X, device=device)
     n = len(X)
-    factors = (
-        np.ones(n)
-        if quality is None
-        else check_values(plain_array(quality, "quality"), Catalogue(n), "quality", default=1.0)
-    )
+    factors: FloatArray = np.broadcast_to(1.0, n)
+    if quality is not None:
+        factors = check_values(plain_array(quality, "quality"), Catalogue(n), "quality", default=1.0)
     return Features(X, factors, xp, device if xp is not np else None)
 
 
