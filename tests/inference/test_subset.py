@@ -59,7 +59,7 @@ def small_pools(monkeypatch):
 
 
 @pytest.mark.usefixtures("small_pools")
-@pytest.mark.parametrize("ridge", [1e-6, 0.1, 10.0, 1e6])
+@pytest.mark.parametrize("ridge", [1e-6, 0.1, 10.0, 1e6, 1e14])
 def test_the_plain_greedy_set(ridge):
     F = vectors()
     assert subset(F, 100, ridge=ridge).tolist() == plain(F, 100, ridge)
@@ -92,6 +92,8 @@ def test_equal_and_zero_vectors():
     assert items[:4].tolist() == [0, 10, 20, 30]
     assert sorted(items[40:].tolist()) == list(range(40, 50))
     assert subset(np.zeros((5, 2)), 5).tolist() == [0, 1, 2, 3, 4]
+    for ridge in (1e-300, 1e-14, 1e300):
+        assert len(set(subset(F, 50, ridge=ridge).tolist())) == 50
 
 
 def test_pools_hold_the_largest_gains():

@@ -134,7 +134,12 @@ def subset(
         elif kind == "map":
             items = _greedy(features, k, ridge, listed(limits), first, checkpoint, bar.advance)
         elif kind == "sample":
-            items = _sample(features, k, ridge, listed(limits), first, rng, device)
+            squares = features.squares()
+            background = np.full(n, default_ridge(squares, features.X.shape[1]) if ridge is None else float(ridge))
+            kernel = LowRankKernel(Multiplied(features.X, features.factors), background=background)
+            size = k + len(first)
+            drawn = kernel.sample(1, size=size, given=first, limits=listed(limits), rng=rng, device=device)[0]
+            items = np.setdiff1d(drawn, first)
         else:
             features.squares()  # raises unless all are finite
             items = cover(np.asarray(plain_array(features.X, "F")), k, features.factors, first)
@@ -159,10 +164,8 @@ def _greedy(
     done = given
     if checkpoint is not None:
         check_writable(checkpoint)
-        check = zlib.crc32(
-            squares.tobytes(), 0 if quotas is None else zlib.crc32(b"".join(map(np.ndarray.tobytes, quotas)))
-        )
-        settings = {"data": check, "k": k, "ridge": ridge, "given": given}
+        check = b"".join(map(np.ndarray.tobytes, [squares, *(quotas or ())]))
+        settings = {"data": zlib.crc32(check), "k": k, "ridge": ridge, "given": given}
         done = given + _known(checkpoint, settings)
     run = Volume(F, ridge, squares, quotas, done)
     told = len(given)
@@ -196,17 +199,6 @@ def _known(checkpoint: str | PathLike[str], settings: dict[str, object]) -> list
     return items
 
 
-def _sample(
-    F: Features, k: int, ridge: float | None, limits: list[Limit], given: list[int], rng: RngLike, device: str | None
-) -> IntArray:
-    """Return the sorted items of an exact sample."""
-    squares = F.squares()
-    background = np.full(len(squares), default_ridge(squares, F.X.shape[1]) if ridge is None else float(ridge))
-    kernel = LowRankKernel(Multiplied(F.X, F.factors), background=background)
-    drawn = kernel.sample(1, size=k + len(given), given=given, limits=limits, rng=rng, device=device)[0]
-    return np.setdiff1d(drawn, given)
-
-
 def _features(F: Array, quality: Array, device: str | None) -> Features:
     """Return vectors where they are to be worked on, with the quality of each item."""
     xp: ModuleType = np
@@ -215,11 +207,8 @@ def _features(F: Array, quality: Array, device: str | None) -> Features:
         real_array(F[:0], "F")  # raises for gradients
         X, xp, device = F, import_module("torch"), F.device
     elif X is None:
-        X = (
-            _column(F)
-            if hasattr(F, "to_arrow") or hasattr(F, "null_count") or hasattr(F, "to_list")
-            else real_array(F, "F")
-        )
+        is_column = any(hasattr(F, name) for name in ("to_arrow", "null_count", "to_list"))
+        X = _column(F) if is_column else real_array(F, "F")
     if len(X.shape) != 2 or 0 in X.shape:
         raise InvalidInputError(f"must have shape (n, d), neither of them 0; got {tuple(X.shape)}", argument="F")
     if xp is np and device not in (None, "cpu"):
@@ -238,11 +227,9 @@ def _column(column: Any) -> RealArray:
     try:
         if not hasattr(column, "null_count"):
             return real_array(np.stack(column.to_list()), "F")
-        parts = [
-            real_array(part.flatten().to_numpy(zero_copy_only=False), "F")
-            for part in getattr(column, "chunks", [column])
-        ]
-        widths = set(np.concatenate([part.value_lengths() for part in getattr(column, "chunks", [column])]).tolist())
+        chunks = getattr(column, "chunks", [column])
+        parts = [real_array(chunk.flatten().to_numpy(zero_copy_only=False), "F") for chunk in chunks]
+        widths = set(np.concatenate([chunk.value_lengths() for chunk in chunks]).tolist())
         if column.null_count or len(widths) != 1:
             raise ValueError(f"{column.null_count} are missing, and lengths are {sorted(widths)[:3]}")
         return np.concatenate(parts).reshape(len(column), -1)

@@ -29,8 +29,6 @@ LEAST_POOL = 4096
 """Items of the first pool; it never has fewer than a quarter of them."""
 ROUND = 4
 """Items added in one round, per column: gains and W are then computed afresh, which keeps rounding from adding up."""
-
-
 MATRIX_SPEED = 8
 """How much faster products with a matrix are than with a vector, per number."""
 PASSED = 4
@@ -51,16 +49,20 @@ class Features(NamedTuple):
             return np.asarray(values, np.float64)
         return self.xp.asarray(values, dtype=self.xp.float64, device=self.device)
 
-    def blocks(self) -> Iterator[tuple[slice, Array]]:
-        """Yield all rows without their factors, some at a time."""
-        if isinstance(self.X, Rows):
-            yield from ((where, self.double(block)) for where, block in self.X.stream())
+    def parts(self, size: int) -> Iterator[tuple[slice, Array]]:
+        """Yield all rows without their factors, in parts of at least ``size``, but for the last."""
+        n = len(self.factors)
+        if not isinstance(self.X, Rows):
+            yield from ((slice(i, min(i + size, n)), self.double(self.X[i : i + size])) for i in range(0, n, size))
             return
-        n, d = self.X.shape
-        step = max(1, BLOCK_ENTRIES // d)
-        for start in range(0, n, step):
-            where = slice(start, min(start + step, n))
-            yield where, self.double(self.X[where])
+        held, start = list[Array](), 0
+        for where, block in self.X.stream():
+            for first in range(0, len(block), size):
+                held.append(block[first : first + size])
+                stop = where.start + min(first + size, len(block))
+                if stop - start >= size or stop == n:
+                    yield slice(start, stop), self.double(np.concatenate(held))
+                    held, start = [], stop
 
     def rows(self, ids: IntArray) -> Array:
         """Return some rows, multiplied by their factors."""
@@ -74,7 +76,7 @@ class Features(NamedTuple):
         """Return ‖f_aᵀM‖² of every row; without M, ‖f_a‖², which must be finite."""
         out = np.empty(len(self.factors))
         with np.errstate(over="ignore", invalid="ignore"):
-            for where, block in self.blocks():
+            for where, block in self.parts(max(1, BLOCK_ENTRIES // self.X.shape[1])):
                 part = block if M is None else block @ M
                 found = self.xp.linalg.vecdot(part, part)
                 out[where] = found if self.xp is np else found.cpu().numpy()
@@ -135,7 +137,12 @@ class Volume:
                     self.W = self._afresh()
                 else:
                     self.gains -= self.F.squares(self.xp.stack(vectors).T)
-                self._resize(len(vectors))
+                # The pool grows if additions were cheaper than looking at all rows, and shrinks if they were much dearer.
+                looks, cost = self.n * min(len(vectors), self.d) // MATRIX_SPEED, len(vectors) * min(self.size, self.n)
+                if cost < looks:
+                    self.size = min(2 * self.size, self.n)
+                elif cost > 8 * looks:
+                    self.size = max(self.size // 2, LEAST_POOL // 4)
             if after is not None:
                 after(self)
 
@@ -146,19 +153,12 @@ class Volume:
         for start in range(0, len(self.items), step):
             rows = F.rows(np.array(self.items[start : start + step], np.int64))
             G += rows.T @ rows
-        values, U = xp.linalg.eigh(G / self.ridge)
-        H = U * (1 + xp.clip(values, 0.0, None)) ** -0.5  # W = H Hᵀ
+        values, U = xp.linalg.eigh(G)
+        with np.errstate(over="ignore"):
+            H = U * (1 + xp.clip(values, 0.0, None) / self.ridge) ** -0.5  # W = H Hᵀ
         self.gains, self.age = F.squares(H), 0
         self.gains[self.items] = -np.inf
         return H @ H.T
-
-    def _resize(self, added: int) -> None:
-        """Let the pool grow if additions were cheaper than looking at all rows, and shrink if they were much dearer."""
-        looks, additions = self.n * min(added, self.d) // MATRIX_SPEED, added * min(self.size, self.n)
-        if additions < looks:
-            self.size = min(2 * self.size, self.n)
-        elif additions > 8 * looks:
-            self.size = max(self.size // 2, LEAST_POOL // 4)
 
     def _round(self, end: int) -> list[Array]:
         """Add items from a pool for as long as they are certain to be the best; return the vectors u."""
@@ -172,9 +172,9 @@ class Volume:
         P, g = F.rows(ids), F.double(gains[ids])
         while len(self.items) < end and len(vectors) < max(self.longest - self.age, 1):
             top = float(g.max())
-            if top == -np.inf or (vectors and top < outside - TIE * (ridge + outside)):
+            if top == -np.inf or (vectors and top < outside - TIE * max(outside, 0.0)):
                 break
-            j = int(xp.argmax((g >= top - TIE * (ridge + max(top, 0.0))) * 1))
+            j = int(xp.argmax((g >= top - TIE * max(top, 0.0)) * 1))
             u = W @ P[j]
             p = ridge + max(float(P[j] @ u), 0.0)
             u = u / p**0.5
@@ -223,7 +223,7 @@ def one_pass(
     """
     n, d = len(F.factors), int(F.X.shape[1])
     total, ids, rows = k + len(given), [np.array(given, np.int64)], []
-    for where, X in _parts(F, size):
+    for where, X in F.parts(size):
         part = F._replace(X=X, factors=F.factors[where])
         squares = part.squares()
         ridge = default_ridge(squares, d) if ridge is None else ridge
@@ -239,22 +239,6 @@ def one_pass(
     known = np.concatenate(ids)
     union = F._replace(X=F.xp.concatenate(rows), factors=np.ones(len(known)))
     final = Volume(union, float(ridge or 1.0), union.squares(), items=range(len(given)))
-    final.extend(k, lambda run: None)
+    final.extend(k)
     advance(k)
     return known[final.items[len(given) :]]
-
-
-def _parts(F: Features, size: int) -> Iterator[tuple[slice, Array]]:
-    """Yield all rows in parts of at least ``size``, but for the last."""
-    n = len(F.factors)
-    if not isinstance(F.X, Rows):
-        yield from ((slice(start, min(start + size, n)), F.X[start : start + size]) for start in range(0, n, size))
-        return
-    held, start = list[Array](), 0
-    for where, block in F.X.stream():
-        for first in range(0, len(block), size):
-            held.append(block[first : first + size])
-            stop = where.start + min(first + size, len(block))
-            if stop - start >= size or stop == n:
-                yield slice(start, stop), F.double(np.concatenate(held))
-                held, start = [], stop
