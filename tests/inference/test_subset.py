@@ -5,10 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pyarrow
@@ -25,7 +23,7 @@ from ndpp.errors import (
 )
 from ndpp.inference import coverage, volume
 from ndpp.select import subset
-from patience import HANG_SECONDS
+from patience import until
 
 
 def plain(F: np.ndarray, k: int, ridge: float, given: tuple[int, ...] = (), allowed=None) -> list[int]:
@@ -266,40 +264,37 @@ def test_coverage(monkeypatch):
 
 
 SCRIPT = """
-import sys, numpy as np
+import sys, threading, numpy as np
 from ndpp.inference import volume
-volume.LEAST_POOL = 64
 from ndpp.select import subset
-F = np.random.default_rng(0).standard_normal((3000, 20))
-before = volume.Volume._round
-def slow(self, end):
-    import time
-    time.sleep(float(sys.argv[2]))
-    return before(self, end)
-volume.Volume._round = slow
-print(*subset(F, 700, checkpoint=sys.argv[1]))
+volume.LEAST_POOL = 64
+go_on = volume.Volume._round
+def hang(self, end):
+    if len(self.items) > 60:
+        threading.Event().wait()
+    return go_on(self, end)
+if sys.argv[2] == "hang":
+    volume.Volume._round = hang
+print(*subset(np.random.default_rng(0).standard_normal((3000, 20)), 700, checkpoint=sys.argv[1]))
 """
 
 
 def test_a_run_that_is_killed_goes_on(tmp_path):
     path = tmp_path / "run.json"
     command = [sys.executable, "-c", SCRIPT, str(path)]
-    process = subprocess.Popen([*command, "0.2"], stdout=subprocess.PIPE)
-    end = time.monotonic() + HANG_SECONDS
-    while not (path.exists() and len(json.loads(path.read_text())["items"]) > 30):
-        assert process.poll() is None
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
-    process.communicate()
+    process = subprocess.Popen([*command, "hang"])
+    try:
+        until(lambda: path.exists() and len(json.loads(path.read_text())["items"]) > 60)
+    finally:
+        process.kill()
+        process.wait()
     known = json.loads(path.read_text())["items"]
-    assert 30 < len(known) < 700
-    done = subprocess.run([*command, "0"], capture_output=True, text=True, check=True)
+    assert 60 < len(known) < 700
+    done = subprocess.run([*command, "go on"], capture_output=True, text=True, check=True)
     items = list(map(int, done.stdout.split()))
     assert not path.exists()
     assert items[: len(known)] == known
-    F = np.random.default_rng(0).standard_normal((3000, 20))
-    assert items == subset(F, 700).tolist()
+    assert items == subset(np.random.default_rng(0).standard_normal((3000, 20)), 700).tolist()
 
 
 def test_checkpoints_of_other_runs_are_refused(tmp_path):
