@@ -330,8 +330,9 @@ def pages(root: Path = ROOT) -> dict[str, str]:
     texts["docs/paper.md"] = figures_paper.parts(
         learned, dict(zip(figures_paper.TABLES, results.tables("table2", "table3")))
     )
-    chosen = results.read("benchmarks/results/subset.json"), results.read("results/subset_quality.json")
-    texts["docs/subsets.md"] = figures_subset.parts(*chosen)
+    speeds = sorted(path.name for path in (root / "benchmarks" / "results").glob("subset*.json"))
+    chosen = [results.read(f"benchmarks/results/{name}") for name in speeds]
+    texts["docs/subsets.md"] = figures_subset.parts(chosen, results.read("results/subset_quality.json"))
     texts |= {"docs/gpu.md": figures_gpu.parts(gpu), "docs/gpu-internals.md": figures_gpu.internals(gpu, counters)}
     written = {page: filled((root / page).read_text(encoding="utf-8"), parts) for page, parts in texts.items()}
     return written | {"results/report.md": report_text(root / "results", list(EXPERIMENTS))}

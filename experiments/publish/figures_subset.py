@@ -25,19 +25,24 @@ TITLES = {
 MODELS = {"probe": "linear probe", "ridge": "kernel ridge regression"}
 
 
-def parts(speed: Record, quality: Record) -> dict[str, str]:
-    """Return the blocks of the page by name."""
-    return {"speed": times(speed), "accuracy": "\n".join(accuracy(quality, data) for data in quality["data"])}
+def parts(speeds: list[Record], quality: Record) -> dict[str, str]:
+    """Return the blocks of the page by name; ``speeds`` are from one machine each."""
+    return {
+        "speed": "\n".join(map(times, speeds)),
+        "accuracy": "\n".join(accuracy(quality, data) for data in quality["data"]),
+    }
 
 
 def times(found: Record) -> str:
-    rows = []
+    rows, device = [], found["machine"].get("device")
+    unit = "seconds" if device else "CPU seconds"
     for row in found["records"]:
-        has_plain = "plain CPU seconds" in row
+        has_plain = "plain seconds" in row
         rows.append([
             f"{row['items']:,} × {row['columns']}", f"{row['k']:,}",
             f"in one pass, {row['chunks']} parts" + ", from disk" * ("gigabytes" in row) if row["chunks"] else "exact",
-            duration(row["CPU seconds"], 3), duration(row["plain CPU seconds"], 3) if has_plain else "–",
+            duration(row[unit], 3), duration(row[f"plain {unit}"], 3) if has_plain else "–",
+            f"{row['GPU memory, MB']:,.0f} MB, vectors included" if row.get("device") else
             f"{row['peak memory, MB'] - row['memory before, MB']:.0f} MB",
             f"{100 * (row['objective'] / row['plain objective'] - 1):+.3f} %" if has_plain else "–",
             f"{100 * (row['random'] / row['objective'] - 1):+.0f} %",
@@ -52,7 +57,9 @@ def times(found: Record) -> str:
         "objective, to plain",
         "random sets, to ours",
     ]
-    about = "CPU time and memory in addition to the vectors. The plain greedy computes every gain after every item, in single precision."
+    about = f"{device}: time" if device else "CPU time"
+    about += " and memory of the process in addition to the vectors. "
+    about += "The plain greedy computes every gain after every item, in single precision."
     return f"{markdown_table(header, rows)}\n\n{about} {on_machine(found['machine'])}.\n"
 
 
