@@ -26,6 +26,7 @@ import figures_learning
 import figures_paper
 import figures_scale
 import figures_shop
+import figures_subset
 from typed import BLOCK, everywhere
 from units import duration
 
@@ -329,6 +330,9 @@ def pages(root: Path = ROOT) -> dict[str, str]:
     texts["docs/paper.md"] = figures_paper.parts(
         learned, dict(zip(figures_paper.TABLES, results.tables("table2", "table3")))
     )
+    speeds = sorted(path.name for path in (root / "benchmarks" / "results").glob("subset*.json"))
+    chosen = [results.read(f"benchmarks/results/{name}") for name in speeds]
+    texts["docs/subsets.md"] = figures_subset.parts(chosen, results.read("results/subset_quality.json"))
     texts |= {"docs/gpu.md": figures_gpu.parts(gpu), "docs/gpu-internals.md": figures_gpu.internals(gpu, counters)}
     written = {page: filled((root / page).read_text(encoding="utf-8"), parts) for page, parts in texts.items()}
     return written | {"results/report.md": report_text(root / "results", list(EXPERIMENTS))}

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from itertools import combinations
 
 import numpy as np
 import pytest
+import torch
 from scipy import sparse
 
 import ndpp
+from ndpp import Limit
 from ndpp.errors import ImpossibleLimitError, ImpossibleSizeError, InvalidInputError
-from ndpp.inference.diversify import _rows
+from ndpp.inference.diversify import _rows, _scaled
 
 
 def dense(x: np.ndarray, s: np.ndarray | None, diversity: float) -> np.ndarray:
@@ -188,16 +191,106 @@ def test_nothing_is_compiled():
         ({"scores": [1.0, np.nan, 0, 0]}, InvalidInputError, "scores must be"),
         ({"k": 5}, InvalidInputError, "k must be at most 4"),
         ({"k": 0}, InvalidInputError, "k must be at least 1"),
-        ({"k": 3}, ImpossibleSizeError, "rank of the kernel, 2"),
+        (
+            {"embeddings": np.array([[1.0, 1, 1], [0, 1, 0], [1, 2, 1], [1, 3, 1]]), "k": 3},
+            ImpossibleSizeError,
+            "rank of the kernel, 2",
+        ),
         ({"diversity": 0.0}, InvalidInputError, "diversity must be above 0"),
         ({"diversity": "high"}, InvalidInputError, "diversity must be above 0"),
         ({"window": 0}, InvalidInputError, "window must be at least 1"),
         ({"method": "best"}, InvalidInputError, "method must be one of map, sample"),
         ({"given": [9]}, InvalidInputError, "unknown item id 9"),
         ({"method": "sample", "window": 2}, InvalidInputError, "window is for"),
+        ({"method": "mmr", "window": 2}, InvalidInputError, "window is for"),
+        ({"method": "mmr", "limits": Limit([0], most=1)}, InvalidInputError, "limits are for"),
+        ({"scores": 1.0, "standardise": True}, InvalidInputError, "scores must be"),
     ],
 )
 def test_bad_input(arguments: dict, error: type[Exception], message: str):
     given = {"embeddings": np.array([[1.0, 0], [0, 1], [1, 1], [1, 2]]), "k": 2} | arguments
     with pytest.raises(error, match=message):
         ndpp.diversify(**given)
+
+
+# -- more items than columns ----------------------------------------------------------------------------------------------
+
+
+def beyond(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return embeddings, scores, and the ridge for a diversity of 0.5."""
+    x, s = rng.standard_normal((40, 3)), rng.standard_normal(40)
+    q = np.exp(0.5 * (s - s.max()))
+    return x, s, float((q**2).mean() / 3)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy])
+def test_more_items_than_columns(kind):
+    x, s, ridge = beyond(np.random.default_rng(5))
+    f = x / np.linalg.norm(x, axis=1)[:, None] * np.exp(0.5 * (s - s.max()))[:, None]
+    L = ridge * np.eye(40) + f @ f.T
+    found = ndpp.diversify(kind(x), kind(s), 12, given=[7])
+    chosen, gains = [7], []
+    for _ in range(12):
+        dets = [0.0 if a in chosen else np.linalg.det(L[np.ix_([*chosen, a], [*chosen, a])]) for a in range(40)]
+        gains.append(max(dets) / np.linalg.det(L[np.ix_(chosen, chosen)]))
+        chosen.append(int(np.argmax(dets)))
+    assert found.items.tolist() == chosen[1:]
+    np.testing.assert_allclose(np.asarray(found.gains), gains, rtol=1e-9)
+    assert len(set(ndpp.diversify(x, s, 40).items.tolist())) == 40
+
+
+def test_limits_and_samples_of_more_items_than_columns():
+    x, s, ridge = beyond(np.random.default_rng(5))
+    limit = Limit(range(10), most=2)
+    found = ndpp.diversify(x, s, 12, limits=limit)
+    assert len(set(found.items.tolist())) == 12
+    assert np.count_nonzero(found.items < 10) <= 2
+    drawn = ndpp.diversify(x, s, 6, method="sample", n_samples=4, given=[3], limits=limit, rng=0)
+    q = np.exp(0.5 * (s - s.max()))
+    kernel = ndpp.LowRankKernel(x / np.linalg.norm(x, axis=1)[:, None] * q[:, None], background=np.full(40, ridge))
+    of_size = np.exp([kernel.log_det([3, *items]) for items in drawn.items])
+    np.testing.assert_allclose(drawn.probabilities / drawn.probabilities[0], of_size / of_size[0], rtol=1e-6)
+    np.testing.assert_allclose(np.log(drawn.gains).sum(axis=1) + kernel.log_det([3]), np.log(of_size), rtol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["mmr", "max-sum"])
+def test_other_rules(method):
+    """What their formulas say, item by item."""
+    rng = np.random.default_rng(6)
+    x, s = rng.standard_normal((2, 30, 4)), rng.standard_normal((2, 30))
+    found = ndpp.diversify(x, s, 8, diversity=0.7, method=method, given=[[1, 2], [3, 4]])
+    for b, chosen in enumerate(([1, 2], [3, 4])):
+        u = x[b] / np.linalg.norm(x[b], axis=1)[:, None]
+        for item, gain in zip(found.items[b].tolist(), found.gains[b].tolist()):
+            if method == "mmr":
+                values = 0.3 * s[b] - 0.7 * (u @ u[chosen].T).max(axis=1)
+            else:
+                values = 0.3 * s[b] + 1.4 / 9 * np.linalg.norm(u[:, None] - u[chosen], axis=2).sum(axis=1)
+            values[chosen] = -np.inf
+            assert item == values.argmax()
+            assert gain == pytest.approx(values.max())
+            chosen.append(item)
+
+
+def test_scores_are_standardised_on_request():
+    rng = np.random.default_rng(7)
+    x, s = rng.standard_normal((20, 8)), rng.standard_normal(20)
+    same = ndpp.diversify(x, (s - s.mean()) / s.std(), 5)
+    for given in (100 * s + 3, torch.from_numpy(100 * s + 3)):
+        assert ndpp.diversify(x, given, 5, standardise=True).items.tolist() == same.items.tolist()
+    assert (
+        ndpp.diversify(x, np.full(20, 7.0), 5, standardise=True).items.tolist() == ndpp.diversify(x, k=5).items.tolist()
+    )
+
+
+def test_samples_of_vectors_in_single_precision(monkeypatch):
+    """Large arrays stay in single precision, unless scores make rows too short for it; samples are the same."""
+    monkeypatch.setattr(importlib.import_module("ndpp.inference.diversify"), "DOUBLED_ENTRIES", 0)
+    rng = np.random.default_rng(8)
+    x, s = rng.standard_normal((60, 5)).astype(np.float32), rng.standard_normal(60)
+    options = {"k": 4, "method": "sample", "n_samples": 5, "rng": 0}
+    single, double = ndpp.diversify(x, s, **options), ndpp.diversify(x.astype(np.float64), s, **options)
+    assert single.items.tolist() == double.items.tolist()
+    np.testing.assert_allclose(single.probabilities, double.probabilities, rtol=1e-4)
+    for least, kind in ((1e-10, np.float32), (1e-30, np.float64)):
+        assert _scaled(x, np.full(60, least), "sample").dtype == kind

@@ -1,4 +1,4 @@
-"""Diverse items from embeddings and scores, in one call: the best set, or exact samples."""
+"""Diverse items from embeddings and scores, in one call: the best set, exact samples, or what other rules choose."""
 
 from __future__ import annotations
 
@@ -17,9 +17,14 @@ from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.inference.greedy import gains_of, greedy_batch, greedy_map
 from ndpp.inference.pursuit import DOUBLED_ENTRIES, RowFactors, squares_of
+from ndpp.inference.rivals import rival_list
+from ndpp.inference.volume import Features, Volume, default_ridge
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.limits import Limit, listed
 from ndpp.linalg.operations import Array
+
+SMALLEST_SINGLE = 1e-20
+"""Rows whose factors are smaller are multiplied in double precision, lest they underflow."""
 
 
 class Diversified(NamedTuple):
@@ -43,6 +48,7 @@ def diversify(
     n_samples: int = 1,
     rng: RngLike = None,
     device: str | None = None,
+    standardise: bool = False,
 ) -> Diversified:
     """Return ``k`` items that score high and differ from each other.
 
@@ -50,6 +56,9 @@ def diversify(
     so that diversity · log P(S) is, up to a constant, diversity · log det(⟨x_i, x_j⟩)_S + (1 − diversity) · Σ s_i
     [Chen et al., NeurIPS 2018]. Scores therefore count by their differences: those of order one, such as standardised or log scores, suit a
     diversity of 0.5.
+
+    No set of more than d items has det L_S > 0. With more, the given ones included, the kernel is δI + L, where δ is the mean of the
+    squared entries q_i x_i / ‖x_i‖, the default ridge of :func:`ndpp.select.subset`, which has more to choose.
 
     Parameters
     ----------
@@ -66,15 +75,19 @@ def diversify(
     window : int, optional
         How many items in a row are to be diverse (``method="map"``); see :func:`greedy_map`.
     limits : Limit or sequence of Limit, optional
-        Limits that the returned and given items keep together.
-    method : {"map", "sample"}
-        The greedy set, best item first, or exact samples of the process, for which P(S) is known.
+        Limits that the returned and given items keep together ("map" and "sample").
+    method : {"map", "sample", "mmr", "max-sum"}
+        The greedy set, best item first; exact samples of the process, for which P(S) is known; or, to compare, the lists of maximal
+        marginal relevance and of max-sum diversification, whose ``gains`` are (1 − diversity) s_i less diversity times the largest
+        cosine with an item before, or plus 2 diversity / (k − 1) times the sum of the distances from these.
     n_samples : int
         Number of samples.
     rng : anything ``numpy.random.default_rng`` takes
         For samples. Each query of a batch has a stream of its own: its sample i depends on the seed, on its place in the batch and on i.
     device : str, optional
         "cuda" for arrays to be worked on by a GPU. Tensors are worked on where they are.
+    standardise : bool
+        Subtract the mean of the scores, of each query, and divide by their standard deviation.
 
     Returns
     -------
@@ -89,15 +102,21 @@ def diversify(
     >>> diversify(x, [1.0, 0.9, 0.2], k=2).items, diversify(x, [1.0, 0.9, 0.2], k=2, diversity=0.05).items
     (array([0, 2]), array([0, 1]))
     """
-    check_choice(method, "method", ["map", "sample"])
+    check_choice(method, "method", ["map", "sample", "mmr", "max-sum"])
     check_count(k, "k", least=1)
     check_count(n_samples, "n_samples", least=1)
     if window is not None:
         check_count(window, "window", least=1)
     if not isinstance(diversity, Real) or not 0 < diversity <= 1:
         raise InvalidInputError(f"must be above 0 and at most 1; got {diversity!r}", argument="diversity")
-    if method == "sample" and window is not None:
-        raise InvalidInputError('is for method="map"; sets have no order', argument="window")
+    if method != "map" and window is not None:
+        reason = "; sets have no order" if method == "sample" else ""
+        raise InvalidInputError(f'is for method="map"{reason}', argument="window")
+    kept = listed(limits)
+    if kept and method in ("mmr", "max-sum"):
+        raise InvalidInputError(f'are for method="map" and "sample"; got {method!r}', argument="limits")
+    if standardise and scores is not None:
+        scores = _standardised(scores)
     is_tensor = type(embeddings).__module__.startswith("torch") and getattr(embeddings, "detach", None) is not None
     X, factors = _rows(embeddings, scores, (1 - diversity) / (2 * diversity), device, is_tensor=is_tensor)
     is_batch = X.ndim == 3
@@ -117,11 +136,22 @@ def diversify(
             f"must be at most {n - g}, the number of items that are not given; got {k}", argument="k"
         )
     probabilities = None
-    kept = listed(limits)
-    if method == "map" and not kept:
+    is_beyond = k + g > X.shape[2] and window is None
+    if method in ("mmr", "max-sum"):
+        units = np.asarray(plain_array(X / factors.squares[..., None] ** 0.5, "embeddings"))
+        own = (
+            np.zeros(X.shape[:2]) if scores is None else np.asarray(plain_array(scores, "scores")).reshape(X.shape[:2])
+        )
+        lists = [rival_list(*one, k, first, diversity, method) for *one, first in zip(units, own, start)]
+        items, gains = (np.array(part) for part in zip(*lists))
+    elif method == "map" and not kept and is_beyond:
+        runs = [_beyond(*one, k, own) for *one, own in zip(X, *factors, start)]
+        items, gains = (np.array(part) for part in zip(*runs))
+    elif method == "map" and not kept:
         items, gains = (part[:, g:] for part in greedy_batch(X, k + g, start, window, factors=factors))
     else:
-        kernels = [LowRankKernel(x) for x in np.asarray(plain_array(X * factors.f[..., None], "embeddings"))]
+        rows = np.asarray(plain_array(_scaled(X, factors.f, method), "embeddings"))
+        kernels = [LowRankKernel(x, background=_ridges(x) if is_beyond else None) for x in rows]
         if method == "map":
             each = zip(kernels, start)
             runs = [greedy_map(kernel, k + g, given=own, window=window, limits=kept) for kernel, own in each]
@@ -142,6 +172,42 @@ def diversify(
     return Diversified(*(out if is_batch else [part[0] for part in out]))
 
 
+def _standardised(scores: Array) -> Array:
+    """Return scores less their mean, over their standard deviation, unless all are equal."""
+    is_plain = not hasattr(scores, "detach")
+    s = np.asarray(real_array(scores, "scores"), np.float64) if is_plain else scores
+    if not s.ndim:
+        return s  # refused later, as any shape that is not that of the items
+    s = s - s.mean(-1)[..., None]
+    deviation = (s**2).mean(-1)[..., None] ** 0.5
+    return s / (deviation + (deviation == 0))
+
+
+def _scaled(X: Array, f: Array, method: str) -> Array:
+    """Return the rows of the kernels; for samples, those of X in single precision stay so if their factors do not reach its limits."""
+    is_single = method == "sample" and isinstance(X, np.ndarray) and X.dtype == np.float32
+    if is_single and f.min() > SMALLEST_SINGLE:
+        return X * f[..., None].astype(np.float32)
+    return X * f[..., None]
+
+
+def _ridges(x: FloatArray) -> FloatArray:
+    return np.full(len(x), default_ridge(np.vecdot(x, x), x.shape[1]))
+
+
+def _beyond(
+    X: Array, f: Array, squares: Array, k: int, given: IntArray, ridge: float | None = None
+) -> tuple[IntArray, FloatArray]:
+    """Return ``k`` greedy items of one query after the given ones, of δI + L, and their gains."""
+    f, squares = plain_array(f, "factors"), plain_array(squares * f * f, "squares")
+    is_plain = isinstance(X, np.ndarray)
+    features = Features(X, f, np if is_plain else import_module("torch"), None if is_plain else X.device)
+    ridge = default_ridge(squares, X.shape[1]) if ridge is None else ridge
+    run = Volume(features, ridge, squares, items=given.tolist())
+    run.extend(k)
+    return np.array(run.items[len(given) :]), np.array(run.values)
+
+
 def _in_order(
     kernel: LowRankKernel, draws: Baskets, given: IntArray, limits: list[Limit]
 ) -> tuple[list[IntArray], list[FloatArray], list[float]]:
@@ -149,10 +215,16 @@ def _in_order(
     size, g = draws.sizes[0], len(given)
     items, gains, log_weights = [], [], []
     for draw in map(np.sort, draws):
-        (run,), (gain,) = greedy_batch(kernel.known_rows(draw)[None], size, np.searchsorted(draw, given)[None])
-        items.append(draw[run[g:]])
-        gains.append(gain[g:])
-        log_weights.append(kernel.log_det(draw[run]))
+        rows, first = kernel.known_rows(draw), np.searchsorted(draw, given)
+        if kernel.background is None:
+            (run,), (gain,) = greedy_batch(rows[None], size, first[None])
+            run, gain = run[g:], gain[g:]
+        else:
+            ones, squares = np.ones(size), np.vecdot(rows, rows)
+            run, gain = _beyond(rows, ones, squares, size - g, first, float(kernel.background[0]))
+        items.append(draw[run])
+        gains.append(gain)
+        log_weights.append(kernel.log_det(draw))
     log_mass = kernel.log_mass(given, size)
     if limits:
         likely = kernel.rescale(size - 0.5)  # sets of this size have the same distribution, and are not rare
