@@ -35,6 +35,7 @@ ROOMS = (
     "plots",
     "items",
     "rows",
+    "torch",
 )
 """Packages that list their public names in ``__all__``."""
 QUESTIONS = {"recommend": "ndpp.recommend"}

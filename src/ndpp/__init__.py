@@ -20,7 +20,7 @@ from ndpp.laws import FamilyMixture, Law, Limit, LowRankKernel, Mixture, load, l
 from ndpp.laws.similar import similar_items, text_features
 
 if TYPE_CHECKING:
-    from ndpp import answers, datasets, diagnostics, metrics, plots, samplers
+    from ndpp import answers, datasets, diagnostics, metrics, plots, samplers, torch
     from ndpp.customers import Customers
     from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, fit, update
 
@@ -59,10 +59,11 @@ __all__ = [
     "save",
     "similar_items",
     "text_features",
+    "torch",
     "update",
 ]
 
-_PACKAGES = ("answers", "datasets", "diagnostics", "metrics", "plots", "samplers")
+_PACKAGES = ("answers", "datasets", "diagnostics", "metrics", "plots", "samplers", "torch")
 _LEARNING = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP", "fit", "update")
 
 
