@@ -28,7 +28,7 @@ from ndpp.errors import (
     ZeroProbabilityError,
 )
 from ndpp.learning.batches import pack
-from ndpp.learning.determinants import log_det_inverse
+from ndpp.learning.determinants import log_det_inverse, unit
 from ndpp.torch.circle import Generating, _node_count
 from ndpp.torch.inputs import as_rows
 
@@ -244,10 +244,10 @@ def test_determinants_have_their_sign():
     rng = np.random.default_rng(0)
     A = torch.from_numpy(rng.standard_normal((20, 5, 5)))
     for stack in (A, torch.complex(A, A.flip(0))):
-        logs, unit, inverse = log_det_inverse(stack)
+        logs, inverse, factors = log_det_inverse(stack)
         sign, log_abs = torch.linalg.slogdet(stack)
         torch.testing.assert_close(logs, log_abs, rtol=0, atol=1e-12)
-        torch.testing.assert_close(unit, sign, rtol=0, atol=1e-12)
+        torch.testing.assert_close(unit(factors), sign, rtol=0, atol=1e-12)
         torch.testing.assert_close(
             inverse @ stack, torch.eye(5, dtype=stack.dtype).expand_as(stack), rtol=0, atol=1e-10
         )

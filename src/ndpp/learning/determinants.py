@@ -6,23 +6,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from ndpp.learning.batches import PackedBaskets
 
+Factors: TypeAlias = tuple[Tensor, Tensor]
+"""LU, and the exchanges of rows."""
 
-def log_det_inverse(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return log|det A|, det A/|det A| and A⁻¹, whose transpose is the gradient of log det A, of each matrix, real or complex.
+
+def log_det_inverse(A: Tensor) -> tuple[Tensor, Tensor, Factors]:
+    """Return log|det A|, A⁻¹, whose transpose is the gradient of log det A, and the factors of each matrix, real or complex.
 
     Nothing here waits for a GPU. A singular matrix has a log of −inf.
     """
     LU, pivots, _ = torch.linalg.lu_factor_ex(A)
-    diagonal, identity = LU.diagonal(dim1=-2, dim2=-1), torch.eye(LU.shape[-1], dtype=LU.dtype, device=LU.device)
+    inverse = torch.linalg.lu_solve(LU, pivots, torch.eye(LU.shape[-1], dtype=LU.dtype, device=LU.device).expand_as(LU))
+    return LU.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1), inverse, (LU, pivots)
+
+
+def unit(factors: Factors) -> Tensor:
+    """Return det A/|det A|, the sign of a real determinant."""
+    LU, pivots = factors
     exchanges = (pivots != torch.arange(1, LU.shape[-1] + 1, device=LU.device)).sum(-1)  # each flips the sign
-    unit = diagonal.sgn().prod(-1) * (1 - 2 * (exchanges % 2))
-    return diagonal.abs().log().sum(-1), unit, torch.linalg.lu_solve(LU, pivots, identity.expand_as(LU))
+    return LU.diagonal(dim1=-2, dim2=-1).sgn().prod(-1) * (1 - 2 * (exchanges % 2))
 
 
 def minors(

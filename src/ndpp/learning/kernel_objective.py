@@ -133,7 +133,7 @@ class KernelObjective(Objective[Parameters]):
         """Return log Z = log det(I + W C), or log(Z − 1), and its gradients in X̂ and A, as a skew matrix: Σ_ij A'_ij dA_ij for skew dA."""
         h = self.n_sym
         scaled, C = self._gram(X)
-        log_z, _, inverse = log_det_inverse(self._inner(C, A))
+        log_z, inverse, _ = log_det_inverse(self._inner(C, A))
         K = torch.cat([inverse[:, :h], inverse[:, h:] @ A.double()], 1)  # (I + WC)⁻¹ W
         in_A = (C.double() @ inverse)[h:, h:].T
         in_X = (scaled @ (K + K.T).to(X.dtype)).mul_(self.scale[:, None])
@@ -152,7 +152,7 @@ class KernelObjective(Objective[Parameters]):
         SV, TB = torch.empty_like(rows[:, :h]), torch.empty_like(rows[:, h:])
         for here, G in self._minors(rows, A, batch, jitter):
             m, k, _ = G.shape
-            logs, _, inverse = log_det_inverse(G)
+            logs, inverse, _ = log_det_inverse(G)
             if weights is not None:
                 own = weights[here].view(m, k)[:, 0]
                 logs, inverse = own * logs, own[:, None, None] * inverse

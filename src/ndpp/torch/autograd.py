@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from ndpp.learning.determinants import log_det_inverse
+from ndpp.learning.determinants import log_det_inverse, unit
 
 BLOCK = 2**22
 """Entries of X that are in double precision at a time: nothing as large as X is kept."""
@@ -19,11 +19,12 @@ BLOCK = 2**22
 class _LogDet(Function):
     @staticmethod
     def forward(ctx: Any, A: Tensor, least: float) -> Tensor:
-        value, unit, inverse = log_det_inverse(A)
+        value, inverse, factors = log_det_inverse(A)
+        sign = unit(factors)
         if A.is_complex():
-            regular, value = torch.isfinite(value), value + unit.log()
+            regular, value = torch.isfinite(value), value + sign.log()
         else:
-            regular = (unit > 0) & (inverse.abs().amax((-2, -1)) * least < 1)
+            regular = (sign > 0) & (inverse.abs().amax((-2, -1)) * least < 1)
             value = torch.where(regular, value, -torch.inf)
         ctx.save_for_backward(torch.where(regular[..., None, None], inverse, 0))
         return value
