@@ -36,6 +36,7 @@ ROOMS = (
     "items",
     "rows",
     "select",
+    "torch",
 )
 """Packages that list their public names in ``__all__``."""
 QUESTIONS = {"recommend": "ndpp.recommend"}

@@ -68,6 +68,10 @@ def parts(folder: str) -> dict[str, Part]:
         "diverse_gpu": script(
             "benchmarks/bench_diversify.py", f"{results}/diverse_gpu.json", 1, "--device", "cuda", missing=cuda
         ),
+        "torch": script("benchmarks/bench_torch.py", f"{results}/torch.json", 5),
+        "torch_gpu": script(
+            "benchmarks/bench_torch.py", f"{results}/torch_gpu.json", 1, "--device", "cuda", missing=cuda
+        ),
         "models": script(f"{PUBLISH}/peers/run.py", "results/peers.json", 40, *peers, missing=data),
         "next_basket": Part((*reproduce, "next_basket", "-o", "results"), "results/next_basket.json", 30, data),
         "registries": Part((*reproduce, "registries", "-o", "results"), "results/registries.json", 10, data),

@@ -27,6 +27,7 @@ import figures_paper
 import figures_scale
 import figures_shop
 import figures_subset
+import figures_torch
 from typed import BLOCK, everywhere
 from units import duration
 
@@ -325,6 +326,8 @@ def pages(root: Path = ROOT) -> dict[str, str]:
     texts["docs/serving.md"] = {"completions": figures_completions.completions(completions)}
     texts["docs/fitting.md"] = figures_learning.parts(learning, records)
     texts["docs/fitting.md"]["weighted"] = figures_learning.weighted(results.read("results/weights.json")["records"])
+    devices = [name for name in ("torch", "torch_gpu") if (root / f"benchmarks/results/{name}.json").is_file()]
+    texts["docs/torch.md"] = figures_torch.parts(*(results.read(f"benchmarks/results/{name}.json") for name in devices))
     texts["docs/scale.md"] = figures_scale.parts(scale)
     learned = results.read("results/published.json") if (root / "results/published.json").is_file() else None
     texts["docs/paper.md"] = figures_paper.parts(

@@ -20,7 +20,7 @@ from ndpp.laws import FamilyMixture, Law, Limit, LowRankKernel, Mixture, load, l
 from ndpp.laws.similar import similar_items, text_features
 
 if TYPE_CHECKING:
-    from ndpp import answers, datasets, diagnostics, metrics, plots, samplers, select
+    from ndpp import answers, datasets, diagnostics, metrics, plots, samplers, select, torch
     from ndpp.customers import Customers
     from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, fit, update
 
@@ -60,10 +60,11 @@ __all__ = [
     "select",
     "similar_items",
     "text_features",
+    "torch",
     "update",
 ]
 
-_PACKAGES = ("answers", "datasets", "diagnostics", "metrics", "plots", "samplers", "select")
+_PACKAGES = ("answers", "datasets", "diagnostics", "metrics", "plots", "samplers", "select", "torch")
 _LEARNING = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP", "fit", "update")
 
 

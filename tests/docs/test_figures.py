@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", "paper/paper.md", "results/report.md", *(f"docs/{name}.md" for name in (
     "theory", "benchmarks", "compare", "customers", "fitting", "limits", "mixtures", "quality", "rankings", "scale", "gpu", "gpu-internals",
-    "production", "shop-over-a-year", "serving", "paper", "subsets",
+    "production", "shop-over-a-year", "serving", "paper", "subsets", "torch",
 ))]  # fmt: skip
 
 

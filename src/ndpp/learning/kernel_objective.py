@@ -31,6 +31,7 @@ from ndpp.baskets import Baskets
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.learning.batches import PackedBaskets, evaluated, pack
 from ndpp.learning.checkpoint import Checkpoint
+from ndpp.learning.determinants import log_det_inverse, minors
 from ndpp.learning.models import JITTER, KernelForm, Parameters, TrainingStart, inner_matrix
 from ndpp.learning.trainer import Loss, Objective, chance_of_some, clone
 from ndpp.metrics.models import occurrences
@@ -132,12 +133,11 @@ class KernelObjective(Objective[Parameters]):
         """Return log Z = log det(I + W C), or log(Z − 1), and its gradients in X̂ and A, as a skew matrix: Σ_ij A'_ij dA_ij for skew dA."""
         h = self.n_sym
         scaled, C = self._gram(X)
-        LU, pivots, _ = torch.linalg.lu_factor_ex(self._inner(C, A))
-        inverse = torch.linalg.lu_solve(LU, pivots, torch.eye(len(C), dtype=LU.dtype, device=LU.device))
+        log_z, inverse, _ = log_det_inverse(self._inner(C, A))
         K = torch.cat([inverse[:, :h], inverse[:, h:] @ A.double()], 1)  # (I + WC)⁻¹ W
         in_A = (C.double() @ inverse)[h:, h:].T
         in_X = (scaled @ (K + K.T).to(X.dtype)).mul_(self.scale[:, None])
-        log_z, in_A = LU.diagonal().abs().log().sum(), ((in_A - in_A.T) / 2).to(X.dtype)
+        in_A = ((in_A - in_A.T) / 2).to(X.dtype)
         if not self.nonempty:
             return log_z, in_X, in_A
         chance = chance_of_some(log_z)  # and log(Z − 1) has the derivative 1 / chance in log Z
@@ -152,13 +152,10 @@ class KernelObjective(Objective[Parameters]):
         SV, TB = torch.empty_like(rows[:, :h]), torch.empty_like(rows[:, h:])
         for here, G in self._minors(rows, A, batch, jitter):
             m, k, _ = G.shape
-            LU, pivots, _ = torch.linalg.lu_factor_ex(G)
-            logs = LU.diagonal(dim1=-2, dim2=-1).abs().log()
-            identity = torch.eye(k, dtype=LU.dtype, device=LU.device).expand(m, k, k)
-            inverse = torch.linalg.lu_solve(LU, pivots, identity)
+            logs, inverse, _ = log_det_inverse(G)
             if weights is not None:
-                own = weights[here].view(m, k)[:, :1]
-                logs, inverse = own * logs, own[:, :, None] * inverse
+                own = weights[here].view(m, k)[:, 0]
+                logs, inverse = own * logs, own[:, None, None] * inverse
             total, inverse = total + logs.sum(), inverse.to(X.dtype)
             Y = rows[here].view(m, k, -1)
             SV[here] = ((inverse + inverse.mT) @ Y[..., :h]).view(m * k, -1)
@@ -172,14 +169,8 @@ class KernelObjective(Objective[Parameters]):
 
     def _minors(self, rows: Tensor, A: Tensor, batch: PackedBaskets, jitter: float) -> Iterator[tuple[slice, Tensor]]:
         """Yield the place of the baskets of each size in the batch, and their G + jitter I in double precision; padding is an identity."""
-        right = torch.cat([rows[:, : self.n_sym], rows[:, self.n_sym :] @ A], 1)
-        for start, m, k in batch.blocks:
-            here = slice(start, start + m * k)
-            G = (right[here].view(m, k, -1) @ rows[here].view(m, k, -1).mT).double()
-            diagonal = G.diagonal(dim1=-2, dim2=-1).add_(jitter)
-            if batch.padded:
-                diagonal.masked_fill_((batch.items[here] == len(self.scale)).view(m, k), 1.0)
-            yield here, G
+        left = torch.cat([rows[:, : self.n_sym], rows[:, self.n_sym :] @ A], 1)
+        return minors(left, rows, batch, len(self.scale), jitter)
 
     def _gram(self, X: Tensor) -> tuple[Tensor, Tensor]:
         scaled = X * self.scale[:, None]
