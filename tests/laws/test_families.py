@@ -18,7 +18,7 @@ from ndpp import Baskets, FamilyMixture, Mixture, answers
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
 from ndpp.laws.ask import NO_ITEMS
 from ndpp.linalg.operations import NUMPY
-from ndpp.linalg.updates import Updated
+from ndpp.linalg.updates import LowRankChange
 
 
 @every
@@ -239,7 +239,7 @@ def test_tilts_of_a_few_items_update_what_is_known(kind: str):
         law = FamilyMixture(odds, item_odds, np.arange(30) % 12, np.repeat(np.arange(12), 2), X, W, [0.25] * 4)
     for made in (tilted := law.without_empty().tilt({0: 3.0, 5: 0.2})), tilted.tilt({5: 7.0, 3: 1e-3}):
         anew = made._again(_known={}, _kept={})
-        assert isinstance(made.touched._state.N, Updated)
+        assert isinstance(made.touched._state.N, LowRankChange)
         assert isinstance(anew.touched._state.N, np.ndarray)
         np.testing.assert_allclose(made.log_normalizers(), anew.log_normalizers(), rtol=1e-12)
         np.testing.assert_allclose(made.touched._state.N, anew.touched._state.N, atol=1e-13)

@@ -35,7 +35,7 @@ from ndpp.laws.shared import FEATURES, KEPT, NORMALIZERS, SIZES, TABLES, SharedT
 from ndpp.linalg.logs import log_sum
 from ndpp.linalg.scaling import EPS, inverses, rounding_of
 from ndpp.linalg.sizes import ROUNDED, Coins
-from ndpp.linalg.updates import Updated
+from ndpp.linalg.updates import LowRankChange
 from ndpp.rows.scaled import Multiplied
 
 MOST_ODDS = 1e300
@@ -50,7 +50,7 @@ class _State(NamedTuple):
     """N_c, shape (C, r, r), log Z_c, an estimate of its rounding error, and A_c, if it was computed."""
 
     N: Any
-    """An array, or :class:`~ndpp.linalg.updates.Updated`."""
+    """An array, or :class:`~ndpp.linalg.updates.LowRankChange`."""
     log_z: FloatArray
     errors: FloatArray
     A: FloatArray | None
@@ -384,7 +384,7 @@ def updated(
     m, r = Q.shape
     log_z = (np.log1p(after) - np.log1p(before)).sum(axis=1)
     if m <= r:
-        found = Updated(N, Q, change)
+        found = LowRankChange(N, Q, change)
         return found, log_z + found.log_det, errors * found.growth + found.lost
     added = (change @ (Q[:, :, None] * Q[:, None]).reshape(m, r * r)).reshape(len(N), r, r)
     system = np.eye(r) + N @ added

@@ -13,7 +13,7 @@ AT_ONCE = 4
 """Matrices that are multiplied at a time, in the cache."""
 
 
-class Updated:
+class LowRankChange:
     """(N_c⁻¹ + Qᵀ D_c Q)⁻¹ of some N_c and diagonal D_c, given as N (C, r, r), Q (m, r) and the diagonals (C, m).
 
     They are N_c − N_c Qᵀ K_c Q N_c with K_c = D_c (I + Q N_c Qᵀ D_c)⁻¹, (m, m), which all that is asked of them follows from: an index
@@ -22,7 +22,7 @@ class Updated:
 
     Examples
     --------
-    >>> found = Updated(np.eye(2)[None], np.array([[1.0, 0.0]]), np.array([[3.0]]))
+    >>> found = LowRankChange(np.eye(2)[None], np.array([[1.0, 0.0]]), np.array([[3.0]]))
     >>> found[0].tolist(), float(found.log_det[0]) == float(np.log(4.0)), found.products(np.ones((1, 2))).tolist()
     ([[0.25, 0.0], [0.0, 1.0]], True, [[[0.25, 1.0]]])
     """

@@ -38,7 +38,7 @@ from ndpp.laws.shared import MOST_LOG, SharedTies
 from ndpp.linalg.eigen import is_skew
 from ndpp.linalg.logs import log_peak
 from ndpp.linalg.tilts import MOST_TILT, solve_tilt
-from ndpp.linalg.updates import Updated
+from ndpp.linalg.updates import LowRankChange
 from ndpp.samplers.backgrounds import SizedComponents
 from ndpp.samplers.base import Sampler, with_engine
 from ndpp.samplers.components import Counts, FurtherItems, Union, circle
@@ -153,7 +153,7 @@ class TiedParts:
 
         def make(missing: list[int]) -> list[FloatArray]:
             own = q[np.isin(rows, missing)]
-            if isinstance(N, Updated):
+            if isinstance(N, LowRankChange):
                 return list(N.products(own))
             if len(own) > MANY_ROWS:
                 return [side.copy() for side in (own @ N.reshape(-1, N.shape[2]).T).reshape(len(own), *N.shape[:2])]
