@@ -37,7 +37,9 @@ def run(monkeypatch, tmp_path):
 
 def test_what_is_due_is_run(run, tmp_path, capsys):
     names = [command.split()[0].rpartition("/")[2] for command in run()]
-    assert names == ["symmetric.py", "trees.py", "functions.py", "bench_dense.py", "diverse.py", "figures.py"]
+    assert names == [
+        "symmetric.py", "trees.py", "functions.py", "bench_dense.py", "diverse.py", "bench_torch.py", "figures.py"
+    ]  # fmt: skip
     said = capsys.readouterr().out
     assert "models is left out: NDPP_DATA must name" in said
     assert "diverse_gpu is left out: there is no CUDA device" in said

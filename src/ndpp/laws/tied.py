@@ -171,7 +171,7 @@ class TiedMixture(SharedTies):
     def single_rows(self) -> tuple[RealArray, RealArray]:
         """The rows q in single precision, and their squared lengths, rounded up."""
         rows = self.all_rows.astype(np.float32)
-        return rows, rounded_up(np.square(rows, dtype=np.float64).sum(axis=1))
+        return frozen(rows), frozen(rounded_up(np.square(rows, dtype=np.float64).sum(axis=1)))
 
     def _system(self, A: FloatArray) -> FloatArray:
         return np.eye(len(self.core)) + A @ self.core
