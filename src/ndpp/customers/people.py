@@ -164,7 +164,7 @@ class People:
         if baskets is None:
             chances = self._next(rule.law, weights)
         else:
-            best = None if self.others else best
+            best = best if self.others is None else None
             chances = scores_or_nan(rule.law, baskets, whole=False, best=best, weights=weights)
             self.raise_own(chances)
         if self.others is None:

@@ -534,11 +534,11 @@ def _size_chances(mean: FloatArray, variance: FloatArray, size: int) -> FloatArr
 
     Sizes that vary more than independent items do are taken to have a negative binomial distribution, and others a normal one.
     """
+    from scipy.special import gammaln, xlogy
+
     spread, excess = np.sqrt(variance + 1 / 12), np.maximum(variance - mean, 0.05 * mean + 1e-12)
     normal = np.exp(-(((size - mean) / spread) ** 2) / 2) / (spread * np.sqrt(2 * np.pi))
     shape, p = mean**2 / excess, mean / (mean + excess)
-    from scipy.special import gammaln, xlogy
-
     wide = np.exp(gammaln(size + shape) - gammaln(shape) - gammaln(size + 1.0) + xlogy(shape, p) + xlogy(size, 1 - p))
     return np.where(
         abs(size - mean) <= MAX_SIZE_DEVIATIONS * spread, np.where(variance > 1.05 * mean, wide, normal), 0.0
